@@ -11,6 +11,7 @@ from accord.config import ConfigError, parse
 from accord.config.net import net_options
 from accord.config.settings import (
     ChannelSettings,
+    FailureSettings,
     MulticastSettings,
     NetSettings,
     TransportRuleSettings,
@@ -37,6 +38,10 @@ ping_ms = 200
 [[net.transports]]
 channels = "video/#"
 transport = "udp"
+
+[net.failures]
+links = { denver = 0.02 }
+nodes = { boise = 0.1 }
 
 [[net.transports]]
 channels = ["a", "b/+"]
@@ -82,6 +87,7 @@ def test_a_whole_file() -> None:
         multicast=MulticastSettings(
             group=(SocketAddress("239.17.4.1", 7410),), interface="127.0.0.1", hops=1
         ),
+        failures=FailureSettings(links={"denver": 0.02}, nodes={"boise": 0.1}),
     )
     assert config.channels == (
         ChannelSettings(name="uav/#", max_delay_ms=200, paths=2, resiliency=0.999, datagrams=True),
@@ -94,7 +100,12 @@ def test_what_a_node_takes_of_it() -> None:
         listen=(SocketAddress("127.0.0.1", 7400), SocketAddress("127.0.0.1", 7480, "ws", "/links")),
         neighbours=(SocketAddress("127.0.0.1", 7401), SocketAddress("::1", 7402)),
         transports=TransportOptions(proxy=urlsplit("http://127.0.0.1:3128")),
-        overlay=OverlayOptions(ping_us=200_000, ping_bytes_per_s=5_000),
+        overlay=OverlayOptions(
+            ping_us=200_000,
+            ping_bytes_per_s=5_000,
+            link_failures={"denver": 0.02},
+            node_failures={"boise": 0.1},
+        ),
         discover=DiscoveryOptions(max_links=3),
         announce=(SocketAddress("far.example.org", 80, "ws", "/links"),),
         channels=(
@@ -260,3 +271,16 @@ def test_the_secret(tmp_path: Path) -> None:
         net_options(config)
     file.write_bytes(b"0123456789abcdef\n")
     assert net_options(config).key == b"0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("links = { denver = 1.5 }", "net.failures.links.denver: expected 0 to 1, got 1.5"),
+        ("nodes = 0.5", "net.failures.nodes: expected a table, got 0.5"),
+    ],
+)
+def test_a_probability_of_failure_is_a_share(setting: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(f"[net.failures]\n{setting}")
+    assert problem in str(raised.value)

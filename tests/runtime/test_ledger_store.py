@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord.core.monitoring.ledger import DELIVERED, SHED, Ledger
+from accord.core.monitoring.sightings import LINKS, Sightings
 from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
@@ -229,3 +230,17 @@ def test_a_table_has_what_came_before_it_and_what_comes_after(keep: int) -> None
             assert 40 <= summary.received + summary.dropped < 100
 
     asyncio.run(run())
+
+
+def test_sightings_are_in_the_journal_alone() -> None:
+    sightings, written = Sightings(), list[bytes]()
+
+    def append(record: bytes) -> int:
+        written.append(record)
+        return len(written)
+
+    store = LedgerStore(Ledger(), sightings=sightings, append=append)
+    sightings.observe((LINKS, "denver", "boise"), True, now_ms=1_000)
+    store.drain(now_ms=1_000)
+    assert len(written) == 1
+    assert numbers(search(store, LedgerQuery(channel="$accord/#"))) == []

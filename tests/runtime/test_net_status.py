@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 from benchmarks.ports import free_port
+from tests import fake_pipeline
 from tests.brokers import HOST
 
 from accord.core.channels.channels import SHIPPED
+from accord.core.monitoring.ledger import outcome_name
+from accord.core.monitoring.sightings import LINKS
 from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.net_map import NetLink
+from accord.core.overlay.overlay import LINK
 from accord.core.overlay.status import NetStatus
+from accord.journal.ledger_records import decode_ledger, decode_rows
+from accord.journal.reader import Reader
+from accord.journal.record import Batch
 from accord.runtime.addresses import SocketAddress
+from accord.runtime.durability import EVENTS
 from accord.runtime.node import Node, Settings
 from accord.runtime.overlay_service import NetOptions, OverlayService
+from accord.runtime.pipeline import PipelineOptions
 from accord.runtime.users import Users
 
 
@@ -65,3 +78,51 @@ def test_two_nodes_see_each_other() -> None:
                 await until(net, lambda now: not now.channels)
 
     asyncio.run(main())
+
+
+def recorded(data: Path) -> list[tuple[str, str, str, str, bool]]:
+    """Sightings in the journal of a node; the last member is whether one begins a state."""
+    found = []
+    for batch in Reader(data / EVENTS).read(0, max_records=10_000):
+        assert isinstance(batch, Batch)
+        for record in map(decode_ledger, batch.records()):
+            for row in decode_rows(record):
+                found.append((row[3], row[4], row[5], outcome_name(row[6]), row[7] == 0))
+    return found
+
+
+def is_mapped(node: Node) -> bool:
+    row = net_of(node).net_map.rows.get((LINK, "a", "b"))
+    return isinstance(row, NetLink) and row.is_up
+
+
+def test_what_the_pipeline_measures_of_links_reaches_all_nodes(tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    measured = [
+        ["link", '["a","b"]', "failure_probability", 0.4, now_ms],
+        ["link", '["b","c"]', "failure_probability", 0.9, now_ms],
+        ["node", '["a","boise"]', "failure_probability", 0.3, now_ms],
+    ]
+    command = fake_pipeline.command({"measured": measured})
+    with_pipeline = msgspec.structs.replace(
+        settings("a"), data=tmp_path, pipeline=PipelineOptions(command=command)
+    )
+
+    async def main() -> None:
+        async with Node(with_pipeline, Users()) as a:
+            (address,) = net_of(a).addresses
+            async with Node(settings("b", address), Users()) as b:
+                await until(net_of(b), lambda now: any(each.failure == 0.4 for each in now.links))
+                assert net_of(b).overlay.map.link_failure("a", "b") == 0.4
+                assert net_of(a).overlay.map.node_failure("boise") == 0.3
+            await until(net_of(a), lambda _: not is_mapped(a))
+            async with Node(settings("b", address), Users()):
+                await until(net_of(a), lambda _: is_mapped(a))
+
+    asyncio.run(main())
+    states = [
+        state
+        for *place, state, begins in recorded(tmp_path)
+        if begins and place == [LINKS, "a", "b"]
+    ]
+    assert states == ["up", "down", "up"]

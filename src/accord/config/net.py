@@ -44,6 +44,8 @@ def net_options(config: Config) -> NetOptions:
             ping_us=net.ping_ms * 1_000,
             ping_bytes_per_s=net.ping_bytes_per_s,
             location=_location(config.node.location),
+            link_failures=net.failures.links,
+            node_failures=net.failures.nodes,
         ),
         channels=tuple(map(definition_of, config.channels)),
         discover=DiscoveryOptions(max_links=net.discover_links) if net.discover else None,

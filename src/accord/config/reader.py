@@ -101,6 +101,13 @@ class SettingsReader:
                 return self.read_struct(cls, value, path)
             case inspect.VarTupleType(item_type=inspect.StructType(cls=cls)):
                 return self._read_structs(cls, value, path)
+            case inspect.DictType(value_type=inspect.FloatType() as number):
+                if isinstance(value, dict):
+                    items = value.items()
+                    return {
+                        name: self._read_number(number, each, (*path, name)) for name, each in items
+                    }
+                self._report(path, f"expected a table, got {shown(value)}")
             case inspect.IntType():
                 return self._read_integer(type_, value, path)
             case inspect.FloatType():

@@ -311,6 +311,22 @@ class MulticastSettings(Struct, frozen=True, kw_only=True):
     ] = 1
 
 
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class FailureSettings(Struct, frozen=True, kw_only=True):
+    """Known probabilities of failure, for the choice of paths; all others are measured."""
+
+    links: Annotated[
+        dict[str, Probability],
+        Meta(description="Of the links to single neighbours, by node name: from 0 to 1."),
+    ] = {}
+    nodes: Annotated[
+        dict[str, Probability],
+        Meta(description="Of other nodes, by name, as paths from this node pass them."),
+    ] = {}
+
+
 class NetSettings(Struct, frozen=True, kw_only=True):
     """Links to other nodes.
 
@@ -401,6 +417,7 @@ class NetSettings(Struct, frozen=True, kw_only=True):
     ] = ()
     transports: tuple[TransportRuleSettings, ...] = ()
     multicast: MulticastSettings = MulticastSettings()
+    failures: FailureSettings = FailureSettings()
 
 
 class QualitySettings(Struct, frozen=True, kw_only=True):

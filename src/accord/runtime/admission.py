@@ -393,7 +393,7 @@ class AdmissionService:
             counts = self._broker.router.channels.counts.get(channel)
             if counts is not None and counts.published >= _MIN_EVENTS:
                 size = counts.published_bytes / counts.published
-                return Measured(found.rate_hz, size)
+                return msgspec.structs.replace(found, event_bytes=size)
         return found
 
     def _sample_cpu(self, use: float, rate_hz: float) -> None:

@@ -22,6 +22,7 @@ from accord.core.monitoring.delivery_lines import (
     NewestEntries,
 )
 from accord.core.monitoring.ledger import Ledger
+from accord.core.monitoring.sightings import Sightings
 from accord.core.monitoring.top import LedgerStatus
 from accord.journal.errors import JournalError
 from accord.journal.ledger_index import LedgerIndex, RecordPlace, search_places
@@ -53,13 +54,15 @@ _Table = TypeVar("_Table", bound=Deliveries)
 class LedgerStore:
     """`append` appends a record to the journal and returns its offset, None if it is refused.
 
-    `flush_deferred` adds deferred entries to the ledger.
+    `flush_deferred` adds deferred entries to the ledger. Entries of `sightings` are not about
+    events: they go to the journal, and are not in memory.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (by keyword, once per node)
         self,
         ledger: Ledger,
         *,
+        sightings: Sightings | None = None,
         flush_deferred: Callable[[], None] | None = None,
         append: Callable[[bytes], int | None] | None = None,
         journal: Path | None = None,
@@ -67,6 +70,7 @@ class LedgerStore:
     ) -> None:
         self.ledger = ledger
         self.refused = 0  # entries that the journal refused
+        self._sightings = sightings or Sightings()
         self._flush_deferred = flush_deferred
         self._append = append
         self._journal = journal
@@ -87,6 +91,9 @@ class LedgerStore:
         """Move new entries to the store; call once a second and when the ledger is due."""
         if self._flush_deferred is not None:
             self._flush_deferred()
+        seen = self._sightings.take(now_ms=now_ms)
+        if seen is not None:
+            self._write(record_of(seen, newest=self._newest, taken_ms=now_ms))
         batch = self.ledger.take()
         self._drop_unasked(now_ms)
         if batch is None or not batch.rows:
@@ -108,6 +115,9 @@ class LedgerStore:
             self._has_evicted = True
             self._entries -= oldest.count
             self._bytes -= len(oldest.rows)
+        self._write(record)
+
+    def _write(self, record: LedgerRecord) -> None:
         if self._append is not None:
             offset = self._append(encode_ledger(record))
             if offset is None:

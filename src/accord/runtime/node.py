@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from heapq import nsmallest
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,7 @@ from accord.runtime.history_service import HistoryDriver, HistoryService
 from accord.runtime.incarnation import next_incarnation
 from accord.runtime.logs import get_log
 from accord.runtime.node_requests import NodeRequestService
-from accord.runtime.overlay_service import NetOptions, OverlayService
+from accord.runtime.overlay_service import FAILING, NetOptions, OverlayService
 from accord.runtime.pipeline import Pipeline, PipelineOptions
 from accord.runtime.policy_runtime import PolicyRuntime
 from accord.runtime.process import Clock, disk_space, keep_freed_memory
@@ -196,6 +197,7 @@ class Node:
                 incarnation=self.incarnation,
                 data=settings.data,
                 options=settings.quality,
+                measured=self._measured,
                 is_leaf=is_secondary,
             )
             if settings.data is not None:
@@ -442,6 +444,18 @@ class Node:
     def _take_measured(self, measured: MeasuredValues) -> None:
         for each in measured.values:
             self.registry.put(each.kind, each.subject, each.name, each.value, at_ms=each.at_ms)
+        if any(each.kind in FAILING for each in measured.values):
+            self._apply_measured()
+
+    def _measured(self, kind: str, subject: str, name: str) -> float | None:
+        return self.registry.get(kind, subject, name, now_ms=self._clock.now_ms())
+
+    def _apply_measured(self) -> None:
+        """Tell the overlay what the registry has of links and nodes."""
+        if isinstance(self.net, OverlayService):
+            now_ms = self._clock.now_ms()
+            seen = (self.registry.select(kind, now_ms=now_ms) for kind in FAILING)
+            self.net.set_measured(chain.from_iterable(seen))
 
     async def _tick(self) -> None:
         while True:
@@ -454,7 +468,8 @@ class Node:
         while True:
             if self.durability is not None:
                 self._isolation.run("housekeeping: failed", self.durability.compact)
-            self.registry.expire(now_ms=self._clock.now_ms())
+            if self.registry.expire(now_ms=self._clock.now_ms()):
+                self._apply_measured()
             if self.settings.data is not None:
                 # A directory on a server that hangs must not hold up the node.
                 self._disk = await asyncio.to_thread(disk_space, self.settings.data)
@@ -481,6 +496,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._listening:
             listening.close()
+        self.broker.context.sightings.stop(now_ms=self._clock.now_ms())
         await self._close_part(self._stack.aclose)
         for protocol in list(self.server.connections.values()):
             protocol.abort()

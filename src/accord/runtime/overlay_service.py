@@ -6,7 +6,7 @@ A standalone node has an overlay too, without links: its channels are defined th
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +24,12 @@ from accord.core.links.handshake import LinkPeer, LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
 from accord.core.links.options import FrameCounts
 from accord.core.model.former_names import current_options
+from accord.core.monitoring.measurement_registry import FAILURE, MeasuredValue, parts_of
 from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
 from accord.core.overlay.net_history import NetHistory
-from accord.core.overlay.net_map import NetMap
+from accord.core.overlay.net_map import NetMap, states_in
 from accord.core.overlay.options import OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import TransitEvent
@@ -52,6 +53,7 @@ from accord.runtime.transports.udp import open_datagrams
 log = get_log(__name__)
 
 CHANNELS: Final = "channels.json"
+FAILING: Final = ("link", "node")  # kinds of measured values
 _MISSES: Final = 3  # missed pings after which a neighbour of that name may be replaced
 _SOON_US: Final = 1_000_000
 _LONG_US: Final = 60_000_000
@@ -193,6 +195,15 @@ class OverlayService:
         if self._neighbours is not None and has_work:
             self._neighbours.due()
 
+    def set_measured(self, values: Iterable[MeasuredValue]) -> None:
+        """Take what is measured of links and nodes, as this node sees them."""
+        failures: dict[str, dict[str, float]] = {kind: {} for kind in FAILING}
+        for each in values:
+            observer, subject = parts_of(each.subject)
+            if observer == self.overlay.name and each.name == FAILURE:
+                failures[each.kind][subject] = each.value
+        self.overlay.set_measured_failures(failures["link"], failures["node"])
+
     # -------------------------------------------------------------------------- called by the links
 
     @property
@@ -290,7 +301,10 @@ class OverlayService:
 
     def _update_map(self, now_us: int) -> None:
         if self.net_map.is_changed and now_us >= self._map_due_us:
-            self.net_history.add(self.net_map.update(), now_ms=self._clock.now_ms())
+            now_ms, changes = self._clock.now_ms(), self.net_map.update()
+            self.net_history.add(changes, now_ms=now_ms)
+            for subject, is_up in states_in(changes, self.overlay.name):
+                self._broker.context.sightings.observe(subject, is_up, now_ms=now_ms)
             self._map_due_us = now_us + max(_MAP_US, _MAP_SHARE * (clock_us() - now_us))
 
     def _parse_interests(self, now_us: int) -> None:

@@ -103,6 +103,7 @@ class PolicyRuntime:
         )
         ledger = LedgerStore(
             context.ledger,
+            sightings=context.sightings,
             flush_deferred=broker.cut_throughs.flush,
             append=None if durability is None else durability.append_ledger,
             journal=None if data is None else data / EVENTS,

@@ -18,6 +18,12 @@ from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.channels.channels import ROUTED
 from accord.core.channels.template import IN_ORDER, SAME_ORDER
+from accord.core.monitoring.measurement_registry import (
+    DELIVERED,
+    IN_TIME,
+    MeasuredLookup,
+    subject_of,
+)
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.quality.mechanisms import SHIPPED
 from accord.core.quality.messages import ApplyMechanism, MechanismStep
@@ -26,13 +32,14 @@ from accord.core.quality.negotiation import Negotiation, NegotiationOptions
 from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
 from accord.core.quality.properties import Property, QualityError
 from accord.core.quality.property_files import MAX_CHARACTERS, parse_properties, render_properties
+from accord.core.quality.reactions import ProfileRef
 from accord.core.quality.status import (
     PropertyStatus,
     QualityStatus,
     QualityTotals,
     property_statuses,
 )
-from accord.core.quality.strategies import strategy_named
+from accord.core.quality.strategies import Delivered, strategy_named
 from accord.core.tiers.channel_cache import ChannelCache
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.logs import get_log
@@ -72,6 +79,7 @@ class QualityService:
         incarnation: int,
         data: Path | None,
         options: QualityOptions,
+        measured: MeasuredLookup,
         is_leaf: bool = False,
     ) -> None:
         strategy_named(options.strategy)
@@ -96,6 +104,7 @@ class QualityService:
         )
         for name in _OVER_PATHS:
             negotiation.repository.remove(name)
+        negotiation.engine.delivered_of = lambda profile: _delivered(measured, profile)
         self.quality = ClientNegotiation(broker, negotiation, clock_us)
         self._read_definitions(options.properties)
         broker.quality = self.quality
@@ -339,6 +348,13 @@ def order_by(lookups: ChannelCache, channel: str) -> str:
         return SAME_FOR_ALL
     is_plain = definition.template == ROUTED and not _is_unordered(definition)
     return ORDERED if is_plain or (bound is not None and bound.keeps_order) else UNORDERED
+
+
+def _delivered(measured: MeasuredLookup, profile: ProfileRef) -> Delivered:
+    subject = subject_of(profile.publisher, profile.channel)
+    in_time = measured("publisher", subject, IN_TIME)
+    rate_hz = measured("publisher", subject, DELIVERED)
+    return Delivered(1.0 if in_time is None else in_time, rate_hz or 0.0)
 
 
 def _is_unordered(definition: ChannelDefinition) -> bool:

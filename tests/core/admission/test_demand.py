@@ -9,10 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.admission.advertised import filter_of, filters
 
+from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Basis, DemandEstimator, Interval, Measured, measured
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.filter_poset import FilterPoset
+from accord.core.admission.options import Guarantee
+from accord.core.admission.reservation import ReservationState
+from accord.core.admission.resources import CPU
 from accord.core.model.channels import filter_selects
+from accord.core.model.estimator import RateEstimator
 from accord.core.model.values import Value
 from accord.core.monitoring.measurement_registry import MeasurementRegistry, subject_of
 
@@ -122,7 +127,47 @@ def test_what_was_measured_is_found_in_the_registry() -> None:
     assert measured(known, "market", "price > 5") == Measured(10, 100)
     registry.put("predicate", subject, "rate_hz", 12, at_ms=0)
     registry.put("predicate", subject, "bytes_per_s", 600, at_ms=0)
-    assert measured(known, "market", "price > 5") == Measured(12, 50)
+    # The channel's rate is the fresher one.
+    assert measured(known, "market", "price > 5") == Measured(10, 50)
+    registry.put("channel", "market", "rate_bound_hz", 48, at_ms=0)
+    assert measured(known, "market", "price > 5") == Measured(10, 50, 12)
+    # Of a filter there is no such rate.
+    registry.put("predicate", subject_of("market/#", "price > 5", ""), "rate_hz", 9, at_ms=0)
+    wide = measured(known, "market/#", "price > 5")
+    assert (wide, wide.reserved_hz) == (Measured(9), 9)
+    registry.put("predicate", subject_of("market/#", "price > 5", ""), "rate_bound_hz", 11, at_ms=0)
+    wide = measured(known, "market/#", "price > 5")
+    assert (wide, wide.reserved_hz) == (Measured(9, None, 11), 11)
+
+
+def test_what_is_reserved_after_a_step_is_not_too_little() -> None:
+    """A channel steps from 5 to 60 events per second: ten seconds later that is what it needs."""
+    estimator, registry, admission = RateEstimator(), MeasurementRegistry(), Admission("a", 1)
+    admission.set_capacity(CPU, 300_000)  # 300 events per second: four subscribers with a margin
+    admission.advertise("ann", "trades", filter_of("price > 0"), 10_000, 0)
+    for second in range(1, 400):
+        estimator.add((second - 1) * 1_000, second * 1_000, 60 if second > 390 else 5, 0)
+    rate = estimator.rate(399_000)
+    registry.put("channel", "market", "rate_hz", rate.hz, at_ms=399_000)
+    registry.put("channel", "market", "rate_bound_hz", rate.bound_hz, at_ms=399_000)
+
+    def known(kind: str, subject: str, name: str) -> float | None:
+        return registry.get(kind, subject, name, now_ms=399_000)
+
+    needed, admitted = measured(known, "market"), 0
+    for number in range(40):
+        outcome = admission.subscribe(
+            f"client {number}",
+            "market",
+            filter_of("TRUE"),
+            now_us=0,
+            guarantee=Guarantee(basis=Basis.ESTIMATE),
+            measured=needed,
+        )
+        assert outcome is not None
+        admitted += outcome.state is ReservationState.ADMITTED
+    assert 3 <= admitted <= 300 // 60
+    assert admission.estimate_demand(filter_of("TRUE"), needed).estimate_hz == rate.hz
 
 
 def matching(filter_: Filter) -> list[int]:

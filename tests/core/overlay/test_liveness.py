@@ -304,6 +304,8 @@ def test_availability_begins_with_the_prior() -> None:
 
 def test_a_day_later_it_does_not_matter_any_more() -> None:
     history = Availability(0.5, 0)
+    history.record(True, 0)
+    history.record(False, 0)
     history.record(True, 100 * HOUR)
     assert history.share(100 * HOUR) == pytest.approx(0.5 / 25)
     assert history.share(112 * HOUR) == pytest.approx(12.5 / 25)
@@ -313,12 +315,55 @@ def test_a_day_later_it_does_not_matter_any_more() -> None:
     history.check_invariants()
 
 
+def test_time_before_it_was_up_first_is_unknown() -> None:
+    history = Availability(0.99, 0)
+    history.record(False, HOUR)
+    history.record(True, 3 * HOUR)
+    assert history.share(3 * HOUR) == pytest.approx(0.99)
+    assert history.failure(3 * HOUR) == pytest.approx(0.01)
+
+
+def test_a_flapping_link_fails_as_often_as_it_did() -> None:
+    history = Availability(0.99, 0)
+    for turn in range(15):
+        history.record(turn % 2 == 0, turn * 5 * S)
+    # It was down for 35 of 70 seconds.
+    assert 0.2 < history.failure(75 * S) < 0.5
+    for turn in range(15, 480):
+        history.record(turn % 2 == 0, turn * 5 * S)
+        history.check_invariants()
+    assert 0.4 < history.failure(2_400 * S) < 0.5
+    history.record(True, 2_400 * S)
+    assert history.failure(2_400 * S + 10 * HOUR) < 0.1
+    assert history.failure(2_400 * S + 40 * HOUR) < 0.001
+
+
+def test_one_short_failure_is_no_flapping() -> None:
+    history = Availability(0.99, 0)
+    history.record(True, 0)
+    history.record(False, HOUR)
+    history.record(True, HOUR + 5 * S)
+    assert history.failure(HOUR + 5 * S) < 0.01
+
+
+def test_what_was_measured_counts_unless_the_last_minutes_are_worse() -> None:
+    history = Availability(0.99, 0)
+    history.record(True, 0)
+    assert history.failure(HOUR, 0.3) == 0.3
+    assert history.failure(HOUR, 0.0) == 0.0
+    history.record(False, HOUR)
+    history.record(True, HOUR + 600 * S)
+    assert history.failure(HOUR + 600 * S, 0.3) > 0.5
+    assert history.failure(2 * HOUR, 0.3) == 0.3
+
+
 @given(st.lists(st.tuples(st.integers(0, 30 * HOUR), st.booleans()), max_size=20))
 def test_availability_is_a_share_of_about_a_day(turns: list[tuple[int, bool]]) -> None:
     now_us = 12 * HOUR + 5
     history = Availability(0.9, now_us)
     ups: list[tuple[int, int]] = []
-    start_us, is_up = now_us, False
+    start_us, is_up = now_us, True
+    history.record(True, now_us)
     for elapsed_us, turned in turns:
         if is_up:
             ups.append((now_us, now_us + elapsed_us))

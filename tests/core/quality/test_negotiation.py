@@ -19,7 +19,7 @@ from accord.core.quality.messages import (
 from accord.core.quality.negotiation import Negotiation, NegotiationOptions
 from accord.core.quality.profiles import Capability, Coupling, Profile
 from accord.core.quality.properties import Better, Property, QualityError
-from accord.core.quality.strategies import Pareto
+from accord.core.quality.strategies import Delivered, Pareto
 
 S = 1_000_000
 PATIENCE = 5 * S
@@ -412,3 +412,41 @@ def test_a_change_that_concerns_many_is_worked_off_bit_by_bit() -> None:
     rest = node.wait(0)
     assert len(rest) == 12
     assert node.quality.next_due_us() > 0
+
+
+def advised(strategy: str, delivered: dict[str, Delivered], cost_of_q: float = 1.0) -> list[str]:
+    """Which of two publishers is advised to send more."""
+    node = Node(strategy=strategy)
+    node.quality.engine.delivered_of = lambda profile: delivered.get(profile.publisher, Delivered())
+    node.publish("P", rate(1, 60, 2, ConstantCost(1.0)))
+    node.publish("Q", rate(1, 60, 2, ConstantCost(cost_of_q)))
+    notices = node.expect("M", PropertyRequirement("rate", 5.0), utility=4.0)
+    return [each.publisher for each in notices if isinstance(each, Advice)]
+
+
+@pytest.mark.parametrize("strategy", ["pareto", "freeing", "cheapest"])
+def test_a_publisher_whose_events_arrive_in_time_is_preferred(strategy: str) -> None:
+    assert advised(strategy, {}) == ["P"]
+    assert advised(strategy, {"P": Delivered(in_time=0.5)}) == ["Q"]
+    assert advised(strategy, {"P": Delivered(0.5), "Q": Delivered(0.4)}) == ["P"]
+    # Of two that deliver as well, the one in use.
+    assert advised(strategy, {"Q": Delivered(1.0, rate_hz=3.0)}) == ["Q"]
+
+
+def test_what_does_not_arrive_is_not_worth_its_cost() -> None:
+    assert advised("pareto", {"P": Delivered(0.8)}, cost_of_q=1.5) == ["P"]
+    assert advised("pareto", {"P": Delivered(0.5)}, cost_of_q=1.5) == ["Q"]
+    nothing_arrives = {"P": Delivered(0.1), "Q": Delivered(0.1)}
+    assert advised("pareto", nothing_arrives) == ["P"]
+    assert advised("cheapest", nothing_arrives) == []
+
+
+def test_of_publishers_that_satisfy_the_one_in_time_is_used() -> None:
+    node = Node()
+    node.quality.engine.delivered_of = lambda profile: Delivered(
+        {"P": 0.5}.get(profile.publisher, 1.0)
+    )
+    for publisher in "PQ":
+        node.publish(publisher, rate(1, 60, 10))
+    node.expect("M", PropertyRequirement("rate", 5.0))
+    assert node.wait(2 * S) == [UsageChanged("Q", "c", 1, 1.0)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
@@ -79,8 +80,12 @@ def test_long_predicates_leave_room_for_others() -> None:
 def test_when_time_is_up_the_rest_is_taken_to_be_alike() -> None:
     document = b"<r><n>1</n></r>"
     batch = event_batch(*[event(metadata=document)] * 128, *[event()] * 1_152)
-    counting = MatchCounter.of([WatchedPredicate("uav/#", "", "/r/n = 1")], ())
+    batch = batch.append_column("_slot", pa.array([1] * 1_280, pa.int32()))
+    counting = MatchCounter.of([WatchedPredicate("uav/#", "", "/r/n = 1")], (), 2)
     (all_seen,) = counting([batch])
-    assert all_seen.to_pylist() == [{"index": 0, "seen": 1_280, "matched": 128, "bytes": 12_800}]
+    zero = {"index": 0, "slot": 0, "seen": 0, "matched": 0, "bytes": 0}
+    one = {"index": 0, "slot": 1, "seen": 1_280, "matched": 128, "bytes": 12_800}
+    assert all_seen.to_pylist() == [zero, one]
     (hurried,) = replace(counting, budget_s=0.0)([batch, batch])
-    assert hurried.to_pylist() == [{"index": 0, "seen": 2_560, "matched": 1_280, "bytes": 128_000}]
+    one = {"index": 0, "slot": 1, "seen": 2_560, "matched": 1_280, "bytes": 128_000}
+    assert hurried.to_pylist() == [zero, one]

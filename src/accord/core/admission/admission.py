@@ -324,7 +324,7 @@ class Admission:
             guarantee.kind is GuaranteeKind.FULL,
             guarantee.basis,
             size,
-            -1.0 if measured is None or measured.rate_hz is None else measured.rate_hz,
+            -1.0 if measured is None or measured.reserved_hz is None else measured.reserved_hz,
         )
         subscription = SubscriptionRequest(client_, key, filter_, guarantee, flow_spec)
         if paths is None:

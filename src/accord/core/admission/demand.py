@@ -6,12 +6,12 @@ Bounds: if all publishers publish at their advertised maximum and keep to their 
 the sum over the covered advertisements arrives, and at most the sum over the intersecting ones.
 These always hold; the paper's maximum does not if an advertisement intersects a filter that covers
 the subscription without being covered by it. Estimate: the measured rate, which nothing guarantees
-to stay the same.
+to stay the same; what is reserved for it is the bound that the measurement seldom exceeds, with a
+margin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from math import inf
 
@@ -20,10 +20,7 @@ from msgspec import Struct
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.filter_index.tables import Sums
 from accord.core.admission.filter_poset import FilterPoset, PosetLookup, to_hz
-from accord.core.monitoring.measurement_registry import subject_of
-
-# Measurements by kind, subject and name: `MeasurementRegistry.get` at some time.
-MeasuredLookup = Callable[[str, str, str], float | None]
+from accord.core.monitoring.measurement_registry import BOUND, MeasuredLookup, subject_of
 
 
 class Basis(StrEnum):
@@ -40,10 +37,16 @@ class Interval(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """Measured rate and size of matching events, if known."""
+    """Measured rate and size of matching events, if known; and a bound of the rate."""
 
     rate_hz: float | None = None
     event_bytes: float | None = None
+    bound_hz: float | None = None
+
+    @property
+    def reserved_hz(self) -> float | None:
+        """The rate to reserve."""
+        return self.rate_hz if self.bound_hz is None else self.bound_hz
 
 
 class RateDemand(Struct, frozen=True, kw_only=True):
@@ -98,8 +101,8 @@ class DemandEstimator:
     ) -> float:
         """Return the rate to reserve; never more than the upper bound."""
         highest_hz = to_hz(self.poset.sum_intersecting(filter_, nodes).rate)
-        if basis is Basis.ESTIMATE and measured is not None and measured.rate_hz is not None:
-            return min(highest_hz, measured.rate_hz * self._margin)
+        if basis is Basis.ESTIMATE and measured is not None and measured.reserved_hz is not None:
+            return min(highest_hz, measured.reserved_hz * self._margin)
         if basis is Basis.PAPER:
             return min(highest_hz, _hz(_paper(self.poset.look_up(filter_))[1]))
         return highest_hz
@@ -108,17 +111,26 @@ class DemandEstimator:
 def measured(known: MeasuredLookup, channel: str, where: str = "", xpath: str = "") -> Measured:
     """Return what the pipeline measured of a subscription; of its channel, without a predicate.
 
-    If only the predicate's selectivity and the channel's rate are known, their product is used.
+    The rates of channels are measured more often than those of predicates: the product of the
+    channel's rate and the predicate's selectivity is used if both are known.
     """
     subject = subject_of(channel, where, xpath)
-    rate_hz = known("predicate", subject, "rate_hz")
-    if rate_hz is not None:
-        return Measured(rate_hz, _ratio(known("predicate", subject, "bytes_per_s"), rate_hz))
-    channel_hz = known("channel", channel, "rate_hz")
-    event_bytes = _ratio(known("channel", channel, "bytes_per_s"), channel_hz)
+    rate_hz, size = _rate_and_size(known, "predicate", subject)
+    channel_hz, channel_size = _rate_and_size(known, "channel", channel)
     share = known("predicate", subject, "selectivity") if where or xpath else 1.0
-    is_known = channel_hz is not None and share is not None
-    return Measured((channel_hz or 0.0) * (share or 0.0) if is_known else None, event_bytes)
+    if channel_hz is not None and share is not None:
+        bound_hz = known("channel", channel, BOUND)
+        bound_hz = None if bound_hz is None else bound_hz * share
+        return Measured(channel_hz * share, size or channel_size, bound_hz)
+    return Measured(rate_hz, size or channel_size, known("predicate", subject, BOUND))
+
+
+def _rate_and_size(
+    known: MeasuredLookup, kind: str, subject: str
+) -> tuple[float | None, float | None]:
+    """Events per second, and bytes per event."""
+    rate_hz = known(kind, subject, "rate_hz")
+    return rate_hz, _ratio(known(kind, subject, "bytes_per_s"), rate_hz)
 
 
 def _paper(found: PosetLookup) -> tuple[Sums, Sums | None]:

@@ -23,6 +23,7 @@ from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import Ledger
 from accord.core.monitoring.recent_changes import RecentChanges
+from accord.core.monitoring.sightings import Sightings
 from accord.core.router.limits import Limits
 from accord.core.router.message import Message
 from accord.core.router.rights import Rights
@@ -159,6 +160,7 @@ class BrokerContext:
         self.cut_number = 0
         self.counters = Counters(started_ms=now_ms)
         self.ledger = Ledger()
+        self.sightings = Sightings()
         self.changes = RecentChanges()
         self.discipline = Discipline()
         self.tasks = Tasks(

@@ -26,6 +26,11 @@ EXPIRED: Final = 4
 SHED: Final = 5
 REFUSED: Final = 6
 OUTCOMES: Final = ("delivered", "late", "shaped", "replaced", "expired", "shed", "refused")
+# Not of events: states of links and nodes (see `sightings`).
+UP: Final = 7
+DOWN: Final = 8
+STATES: Final = ("up", "down")
+_NAMES: Final = (*OUTCOMES, *STATES)
 
 DEADLINE: Final = "deadline_ms"
 FROM_BYTES: Final = "from_bytes"
@@ -79,7 +84,7 @@ def event_number(text: str) -> int:
 
 def outcome_name(outcome: int) -> str:
     """Return the outcome's name, also of one that a later version has written."""
-    return OUTCOMES[outcome] if 0 <= outcome < len(OUTCOMES) else f"outcome {outcome}"
+    return _NAMES[outcome] if 0 <= outcome < len(_NAMES) else f"outcome {outcome}"
 
 
 def deadline_detail(deadline_ms: int) -> str:

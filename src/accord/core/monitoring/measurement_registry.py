@@ -8,6 +8,7 @@ own measurements.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from math import isfinite
 from typing import Final
 
@@ -16,10 +17,18 @@ from msgspec import Struct
 
 from accord.core.model.channels import filter_selects
 
+# Names of values that are decided by.
+BOUND: Final = "rate_bound_hz"  # seldom exceeded
+FAILURE: Final = "failure_probability"
+DELIVERED: Final = "delivered_hz"  # of a publisher's events on a channel, at all their receivers
+IN_TIME: Final = "in_time"  # share of them
+
 LIMIT: Final = 50_000
 EXPIRE_AFTER_MS: Final = 600_000
 
 Key = tuple[str, str, str]
+MeasuredLookup = Callable[[str, str, str], float | None]
+"""Values by kind, subject and name: `MeasurementRegistry.get` at some time."""
 
 
 class MeasuredValue(Struct, frozen=True, kw_only=True):

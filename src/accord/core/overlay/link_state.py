@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from sys import intern
+from types import MappingProxyType
 from typing import Final
 
 from accord.core.overlay.shortest_path_tree import DirectedLink, Links, ShortestPathTree
@@ -39,12 +40,14 @@ class _Node:
 class LinkStateMap:
     """One node's view of all links and nodes; also provides their failure probabilities."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_failures: Mapping[str, float] = MappingProxyType({})) -> None:
         self.version = 0
         self.openings = 0  # how often a link began to count
         self._links: Links = {}
         self._nodes: dict[str, _Node] = {}
+        self._node_failures: Mapping[str, float] = {}
         self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
+        self.set_node_failures(node_failures)
         # Cache by source and channel class, valid for one version of the map.
         self._distances: dict[tuple[str, str], ShortestPathTree] = {}
         self._distances_version = 0
@@ -108,6 +111,19 @@ class LinkStateMap:
         for target in list(self._links.get(name, ())):
             self.drop_link(name, target)
 
+    def set_node_failures(self, failures: Mapping[str, float]) -> None:
+        """Set all probabilities of failure that count instead of what nodes report of themselves.
+
+        They are rounded: what hardly changes need not be examined.
+        """
+        for name, failure in failures.items():
+            _check_share(f"node {name}", "failure", failure)
+        before = self._node_failures
+        self._node_failures = {name: round(each, 2) for name, each in failures.items()}
+        for name in dict.fromkeys([*before, *self._node_failures]):
+            if before.get(name) != self._node_failures.get(name):
+                self._log_node_change(name)
+
     def changed_since(self, version: int) -> list[tuple[str, str]] | None:
         """Links that changed after `version`, each once; None if any may have."""
         count = self.version - version
@@ -150,6 +166,9 @@ class LinkStateMap:
 
     def node_failure(self, name: str) -> float:
         """Probability that a node is down."""
+        known = self._node_failures.get(name)
+        if known is not None:
+            return known
         node = self._nodes.get(name)
         return 0.0 if node is None else node.failure
 

@@ -12,8 +12,11 @@ but only the newest the round-trip time.
 A node that was itself suspended sends one ping afterwards, not all the overdue ones: it cannot
 mistake its own pause for the silence of others.
 
-Availability is the share of the last day during which the neighbour was up. A prior with the weight
-of one hour stands in for unknown time.
+Availability is the share of the last day during which the neighbour was up, since it was up first.
+A prior with the weight of one hour stands in for unknown time. A day hides what happens now, so the
+failure probability is that of the day, or of the last minutes if that is higher: the share of them
+that the neighbour was down, weighted exponentially. A minute without failure is added to them, so
+that a single lost connection does not make a new link look bad.
 
 `HelloScheduler` paces the pings (`set_interval`) where their bandwidth is limited. While the
 allowance suffices, every neighbour is pinged at the full rate, that of `ping_us`. Otherwise rates
@@ -37,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, exp
 from typing import Final
 
 import msgspec
@@ -120,6 +123,8 @@ _FIRST_WAIT_US: Final = 1_000_000  # timeout of the first ping
 _MAX_PONG_US: Final = 10_000_000
 _HOUR_US: Final = 3_600_000_000
 _HOURS: Final = 24
+_RECENT_US: Final = 600_000_000  # time constant of the recent past
+_STEADY_US: Final = 60_000_000
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag="ping"):
@@ -154,11 +159,14 @@ class LivenessOptions:
 
 
 class Availability:
-    """Share of time up, over the hours of the last day."""
+    """Share of time up, over the hours of the last day, and of time down in the last minutes."""
 
     def __init__(self, prior: float, now_us: int) -> None:
         self._prior = prior
         self._is_up = False
+        self._was_up = False
+        self._recent_us = 0.0  # weighted time, and
+        self._recent_down_us = 0.0  # the part of it that it was down
         self._since_us = now_us
         self._up_us = [0] * _HOURS
         self._known_us = [0] * _HOURS
@@ -168,10 +176,29 @@ class Availability:
 
     def record(self, is_up: bool, now_us: int) -> None:
         """Record that the neighbour is up or down from now on."""
-        self._advance(now_us)
+        if self._was_up:
+            self._advance(now_us)
+        else:  # there was nothing to see yet
+            self._since_us = now_us
+            self._hour = now_us // _HOUR_US
         self._is_up = is_up
+        self._was_up = self._was_up or is_up
+
+    def failure(self, now_us: int, measured: float | None = None) -> float:
+        """Probability of being down at a random moment; `measured` counts instead of the day."""
+        usual = 1 - self.share(now_us) if measured is None else measured
+        down_us = self._recent_down_us
+        if not down_us and self._is_up:
+            return usual
+        spent_us = max(now_us - self._since_us, 0)
+        kept = exp(-spent_us / _RECENT_US)
+        all_us = self._recent_us * kept + _RECENT_US * (1 - kept)
+        down_us = down_us * kept + (0 if self._is_up else _RECENT_US * (1 - kept))
+        return max(usual, down_us / (all_us + _STEADY_US))
 
     def share(self, now_us: int) -> float:
+        if not self._was_up:
+            return self._prior
         if now_us >= (self._hour + 1) * _HOUR_US:
             self._advance(now_us)
         since_us = now_us - self._since_us if now_us > self._since_us else 0  # quicker than max()
@@ -181,10 +208,16 @@ class Availability:
     def check_invariants(self) -> None:
         for up_us, known_us in zip(self._up_us, self._known_us, strict=True):
             assert 0 <= up_us <= known_us <= _HOUR_US
+        assert 0 <= self._recent_down_us <= self._recent_us + 1
         assert self._all_up_us == sum(self._up_us)
         assert self._all_known_us == sum(self._known_us)
 
     def _advance(self, now_us: int) -> None:
+        kept = exp(-max(now_us - self._since_us, 0) / _RECENT_US)
+        self._recent_us = self._recent_us * kept + _RECENT_US * (1 - kept)
+        self._recent_down_us *= kept
+        if not self._is_up:
+            self._recent_down_us += _RECENT_US * (1 - kept)
         # Time older than a day falls into no hour that is still kept.
         since_us = max(self._since_us, now_us - _HOURS * _HOUR_US)
         while since_us < now_us:

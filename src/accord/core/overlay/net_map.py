@@ -14,6 +14,7 @@ import msgspec
 
 from accord.core.model.errors import decode_or_none
 from accord.core.model.locations import Location
+from accord.core.monitoring.sightings import LINKS, NODES, Subject
 from accord.core.overlay.arrival_counts import ArrivalRecord
 from accord.core.overlay.overlay import LINK, NODE, Overlay
 from accord.core.overlay.state_store import Watcher
@@ -55,6 +56,16 @@ Key = tuple[str, str, str]
 """Kind; the node that reports it; the link's target, or the number of the flow or arrival."""
 Change = tuple[Key, Row | None]
 """A row that replaces the one before; None: there is none any more."""
+
+
+def states_in(changes: Iterable[Change], observer: str) -> Iterator[tuple[Subject, bool | None]]:
+    """Which links and other nodes are up or down in the changes that `observer` sees."""
+    for (kind, origin, other), row in changes:
+        if kind == LINK:
+            yield (LINKS, origin, other), row.is_up if isinstance(row, NetLink) else None
+        elif kind == NODE and origin != observer:
+            is_up = row.is_reachable if isinstance(row, NetNode) else None
+            yield (NODES, observer, origin), is_up
 
 
 class NetMap:

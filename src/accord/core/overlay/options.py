@@ -40,6 +40,9 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
     publish_flows_us: int = 200_000  # minimum interval between publications of flows; 0: never
     publish_arrivals_us: int = 2_000_000  # the same for arrival counts
     location: Location | None = None  # where this node is; others learn it
+    # Configured probabilities of failure, by neighbour and by node; others are measured.
+    link_failures: dict[str, float] = {}
+    node_failures: dict[str, float] = {}
 
 
 TCP: Final = "tcp"

@@ -10,7 +10,7 @@ A link is used from its first pong until three pings are missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -84,6 +84,8 @@ _PROCESSING_US: Final = 1_000  # smaller changes are not announced
 _PROCESSING_INTERVAL_US: Final = 2_000_000  # minimum interval between announcements
 _SMALL_CHANGE: Final = 0.1
 _LARGE_CHANGE: Final = 0.3
+_MIN_FAILURE: Final = 0.01  # smaller changes of a probability of failure are not announced
+_MUCH: Final = 2
 _ANNOUNCE_BURST: Final = 8  # burst of announcements of one link before they are rate-limited
 _MAX_DROPS: Final = 2_048  # recorded until drained: a stream's whole window may be among them
 _SOURCES: Final = 10_000  # receive windows kept at a time
@@ -140,11 +142,10 @@ class Overlay:
         self.name = name
         self.options = options
         self.store = StateStore(name, incarnation, random=random)
-        self.store.reserve(INTEREST, BUDGET)
-        self.store.reserve(LINK, _LINKS_BYTES)
-        self.store.reserve(NODE, _NODE_BYTES)
+        for kind, size in ((INTEREST, BUDGET), (LINK, _LINKS_BYTES), (NODE, _NODE_BYTES)):
+            self.store.reserve(kind, size)
         self.directory = ChannelDirectory(self.store)
-        self.map = LinkStateMap()
+        self.map = LinkStateMap(options.node_failures)
         self.budgets = Budgets()
         self.forwarding = ForwardingTable(
             name, self.budgets, refresh_timeout_us=options.refresh_us * 7 // 2
@@ -190,6 +191,7 @@ class Overlay:
         self._sent_before: dict[str, int] = {}  # events, by neighbour, at the last plan of pings
         self._random = random
         self.locations: dict[str, Location] = {}  # by node
+        self._measured_links: Mapping[str, float] = {}  # probability of failure, by neighbour
         self._on_interest = on_interest
         self._duplicates = DuplicateFilter()
         self._receive_windows: dict[tuple[str, int], ReceiveWindow] = {}
@@ -368,6 +370,17 @@ class Overlay:
             sends += self.routes.sends
             self.routes.sends.clear()
         return sends
+
+    def set_measured_failures(self, links: Mapping[str, float], nodes: Mapping[str, float]) -> None:
+        """Set all measured probabilities of failure: of links by neighbour, and of other nodes.
+
+        Configured ones take precedence. Those of links are announced; those of nodes only serve to
+        choose routes from here, as a node can't tell how often it is down.
+        """
+        self._measured_links = dict(links)
+        version = self.map.version
+        self.map.set_node_failures({**nodes, **self.options.node_failures})
+        self._is_map_changed = self._is_map_changed or self.map.version != version
 
     def set_group_reach(self, neighbours: list[str], message_bytes: int) -> None:
         """Set the neighbours that receive the multicast group, and the largest datagram."""
@@ -657,7 +670,9 @@ class Overlay:
             not pulse.is_up or known.rate_limit_us > now_us + _ANNOUNCE_BURST * slowly_us
         ):
             return  # rate limit: an announcement reaches every node
-        absence = 1 - pulse.availability.share(now_us)
+        failure = self.options.link_failures.get(neighbour)
+        if failure is None:
+            failure = pulse.availability.failure(now_us, self._measured_links.get(neighbour))
         transit = self.outboxes.all.get(neighbour)
         latency_us = pulse.latency_us + (
             0 if transit is None else transit.queueing_delay_us(now_us)
@@ -667,10 +682,10 @@ class Overlay:
         if (
             announced is None
             or not is_same
-            or _differ(announced, latency_us, pulse.loss, absence, part)
+            or _differ(announced, latency_us, pulse.loss, failure, part)
         ):
             # Rounded: otherwise the order in which links came up decides between equal paths.
-            failure = round(absence, 3)
+            failure = round(failure, 3)
             value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
             known.announced, known.announced_us = value, now_us
             known.rate_limit_us = max(known.rate_limit_us, now_us) + slowly_us
@@ -725,13 +740,20 @@ def _sequence_for(event: TransitEvent, name: str) -> DeliverySequence | None:
 
 
 def _differ(
-    announced: LinkValue, latency_us: int, loss: float, absence: float, part: float
+    announced: LinkValue, latency_us: int, loss: float, failure: float, part: float
 ) -> bool:
-    """Whether the link changed by `part`, relative to 5 ms at least for the latency."""
+    """Whether the link changed by `part`, relative to 5 ms at least for the latency.
+
+    A small probability of failure also changes if it gets much larger or smaller: paths fail that
+    much more often.
+    """
     if abs(latency_us - announced.latency_us) > max(announced.latency_us, 5_000) * part:
         return True
     if abs(loss - announced.loss) > part:
         return True
-    # Rounding is slow and seldom decides.
-    is_near = abs(absence - announced.failure) > part - 0.001
-    return is_near and abs(round(absence, 3) - announced.failure) > part
+    change = abs(failure - announced.failure)
+    if change < _MIN_FAILURE:
+        return False
+    factor = _MUCH * _MUCH if part == _LARGE_CHANGE else _MUCH
+    low, high = sorted((failure, announced.failure))
+    return change > part or high >= factor * low

@@ -5,8 +5,10 @@ flow is the set of routes to one destination with one requirement; channels with
 requirement share it. Routes stay as they are while they meet the requirement. When one does not (a
 link failed, or the delay is too long), paths are computed afresh: routes on chosen paths stay, new
 ones are set up, and the rest drains, to be torn down only once the new ones are established or have
-failed. New routes have new numbers, so old and new never mix. Tear-down is delayed: signals
-overtake events, and events still in transit would find no forwarding entry.
+failed. A flow whose routes have become much more likely to fail than when they were chosen is
+examined, too, and moves if others fail at most half as often. New routes have new numbers, so old
+and new never mix. Tear-down is delayed: signals overtake events, and events still in transit would
+find no forwarding entry.
 
 If no path meets the maximum delay, the shortest ones are used and `is_met` is false: late is better
 than never, and the operator can see it.
@@ -40,6 +42,7 @@ _TRIES: Final = 5
 _FIRST_TRY_US: Final = 300_000
 _RETRY_US: Final = 1_000_000  # between two attempts to find better routes
 _WORTH: Final = 0.5  # better routes replace the current ones if they fail at most half as often
+_NOTABLE: Final = 0.01  # smaller changes of their probability of failure do not matter
 _AT_ONCE_US: Final = 50_000  # the same if there is no route at all, or a link came back
 _LINGER_US: Final = 2_000_000  # tear-down delay, for events in transit on the route
 _AVOIDED_US: Final = 3_000_000  # before a path that could not be established is retried
@@ -78,7 +81,8 @@ class Flow:
         self.destination = destination
         self.requirement = requirement
         self.routes: list[Route] = []
-        self.resiliency = 0.0
+        self.resiliency = 0.0  # of the routes, by the current map
+        self.examined = 0.0  # the same when other routes were last considered
         self.is_met = False
         self.used_us = 0
         self.retry_us = 0  # when to look for better routes; 0 if nothing is missing
@@ -245,8 +249,12 @@ class RouteManager:
                 is_broken = is_broken or (flow.is_met and 0 < limit_us < delay_us)
         if is_broken:
             self._compute(flow, now_us)
-        else:
-            flow.is_met = self._is_met(flow)
+            return
+        flow.resiliency = self._resiliency(flow)
+        flow.is_met = self._is_met(flow)
+        if not flow.retry_us and (_is_degraded(flow) or not flow.is_met):
+            flow.retry_us = now_us + _RETRY_US
+            self._due_us = min(self._due_us, flow.retry_us)
 
     def _stop_avoiding(self) -> None:
         """Stop avoiding paths that the map reports as down: it also reports their recovery."""
@@ -261,8 +269,9 @@ class RouteManager:
             if flow.version != self.map.version or flow.avoided:
                 self._compute(flow, now_us)
                 return
-        elif flow.openings != self.map.openings or flow.avoided:
+        elif flow.openings != self.map.openings or flow.avoided or _is_degraded(flow):
             found = self._choose(flow, now_us)
+            flow.examined = self._resiliency(flow)
             if 1 - found[1] <= _WORTH * (1 - self._resiliency(flow)):
                 self._adopt(flow, *found, now_us)
                 return
@@ -278,7 +287,7 @@ class RouteManager:
 
     def _adopt(self, flow: Flow, chosen: list[OverlayPath], reached: float, now_us: int) -> None:
         flow.retry_us = 0
-        flow.resiliency = reached
+        flow.resiliency = flow.examined = reached
         wanted = {path.nodes: path.delay_us for path in chosen}
         for route in list(flow.routes):
             if route.path in wanted:
@@ -411,6 +420,12 @@ class RouteManager:
             self._tear_downs.append((tear_down_us, route.path[1], signal))
         else:
             self.sends.append((route.path[1], signal))
+
+
+def _is_degraded(flow: Flow) -> bool:
+    """Whether its routes are much more likely to fail than when others were last considered."""
+    failure, before = 1 - flow.resiliency, 1 - flow.examined
+    return _WORTH * failure >= before and failure >= before + _NOTABLE
 
 
 def _route_of(flow: Flow, number: int) -> Route:

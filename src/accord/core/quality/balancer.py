@@ -23,6 +23,7 @@ from accord.core.quality.strategies import (
     AdaptationCase,
     AdaptationChoice,
     AdaptationStrategy,
+    Delivered,
     Option,
     PropertyMove,
 )
@@ -37,6 +38,7 @@ class Candidate(msgspec.Struct, frozen=True):
     copy: ProfileCopy
     offers: ScoredCapabilities
     couplings: tuple[Coupling, ...] = ()
+    delivered: Delivered = Delivered()
 
     @property
     def is_local(self) -> bool:
@@ -135,7 +137,8 @@ class Balancer:
         if broken is None:
             return None
         loss = sum(broken.values())
-        return Option(candidate.copy, tuple(moves), cost, more, tuple(broken), loss)
+        delivered = candidate.delivered
+        return Option(candidate.copy, tuple(moves), cost, more, tuple(broken), loss, delivered)
 
     def _acting_cost(self, property_: Property, mechanisms: tuple[Mechanism, ...]) -> float:
         """Remote mechanisms are assumed to cost what local ones do: nodes hardly differ in that."""

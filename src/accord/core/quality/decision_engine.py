@@ -10,6 +10,7 @@ dependencies: the others may become unsatisfied without harm, and cost nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import maxsize
 from typing import Final
 
@@ -20,8 +21,8 @@ from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.matching import MatchState, UnmetReason
 from accord.core.quality.messages import AdaptationDecision, Notice, StateChanged
 from accord.core.quality.profiles import ScoredCapabilities
-from accord.core.quality.reactions import ReactionCoordinator
-from accord.core.quality.strategies import AdaptationStrategy, Option
+from accord.core.quality.reactions import ProfileRef, ReactionCoordinator
+from accord.core.quality.strategies import AdaptationStrategy, Delivered, Option
 from accord.core.quality.upstream_requests import ProfileDependencies
 
 NEAREST: Final = 64  # copies examined: those that lack the fewest properties
@@ -43,6 +44,8 @@ class DecisionEngine:
         self.dependencies = ProfileDependencies()
         self.dirty = DemandQueue()  # demands to visit
         self.decisions = 0
+        # What was measured of a profile's publisher on its channel.
+        self.delivered_of: Callable[[ProfileRef], Delivered] = lambda _: Delivered()
         self.pending_replies: dict[str, bool] = {}  # neighbours' demands to reply to
         self.retries: dict[str, int] = {}  # time of the next decision, earliest first
         self.remote_tries: dict[str, bool] = {}  # in order of their timeouts
@@ -193,7 +196,7 @@ class DecisionEngine:
         return kept
 
     def _fill(self, demand: Demand, copies: list[ProfileCopy]) -> list[ProfileCopy]:
-        """Adds other satisfying copies, fewest hops first."""
+        """Adds other satisfying copies: fewest hops first, then most in time."""
         if demand.group is None:
             assert demand.remote is not None
             return [demand.remote.copy]
@@ -201,7 +204,7 @@ class DecisionEngine:
         # All of them only if the first batch is too small: a source may have many copies.
         for most in (demand.publishers + _SPARE, maxsize):
             others = demand.group.satisfying(demand.least, most)
-            for copy in sorted(others, key=_distance):
+            for copy in sorted(others, key=self._preference):
                 if len(found) == demand.publishers:
                     return list(found.values())
                 found.setdefault(copy[0], copy)
@@ -271,7 +274,7 @@ class DecisionEngine:
             elif state is MatchState.SATISFIABLE and copy[0] not in demand.avoided:
                 local = self._profiles.get(copy[0]) if not copy[1] else None
                 couplings = () if local is None else local.profile.couplings
-                candidates.append(Candidate(copy, offers, couplings))
+                candidates.append(Candidate(copy, offers, couplings, self._delivered(copy)))
             if len(candidates) >= 2 * max(MAX_OPTIONS, demand.publishers):
                 break  # leaves a margin for candidates that conflict
         others = [each for each in candidates if each.copy[0] not in satisfying]
@@ -356,13 +359,17 @@ class DecisionEngine:
         count = party.publishers
         return party.group.others_satisfying(party.least, copy[0], count) < count
 
+    def _preference(self, copy: ProfileCopy) -> tuple[int, float]:
+        return len(copy[1]), -self._delivered(copy).in_time
+
+    def _delivered(self, copy: ProfileCopy) -> Delivered:
+        """Nothing is known of profiles at other nodes: their publishers are not named."""
+        local = self._profiles.get(copy[0]) if not copy[1] else None
+        return Delivered() if local is None else self.delivered_of(local.subject)
+
     def _utility(self, who: str) -> float:
         party = self.demands.get(who)
         return 0.0 if party is None else party.utility
-
-
-def _distance(copy: ProfileCopy) -> int:
-    return len(copy[1])
 
 
 def _now(offers: ScoredCapabilities, name: str) -> float | str | None:

@@ -2,6 +2,11 @@
 
 Utility and costs are comparable only as far as their authors make them so: the Pareto rule compares
 costs with costs, the cost-minimising one also with utility.
+
+What a publisher sends is of use only as far as it arrives in time, so options are also weighed by
+the share of its events that did. The Pareto rule compares costs per share, the cost-minimising one
+counts the utility that is lost. Of equal options the one that delivers most is taken: it is in use
+already.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ from accord.core.quality.mechanisms import Mechanism
 from accord.core.quality.messages import AdaptationDecision
 from accord.core.quality.properties import QualityError, shown
 
+_LEAST: Final = 0.001  # share in time
+
 
 class PropertyMove(msgspec.Struct, frozen=True):
     """Moves a property to a score by the first of these mechanisms that works; remotely by request.
@@ -29,6 +36,13 @@ class PropertyMove(msgspec.Struct, frozen=True):
     mechanisms: tuple[Mechanism, ...]
 
 
+class Delivered(msgspec.Struct, frozen=True):
+    """What was measured of a publisher's events on a channel; the default is nothing."""
+
+    in_time: float = 1.0  # share that arrived in time, at all who wanted them
+    rate_hz: float = 0.0  # deliveries per second
+
+
 class Option(msgspec.Struct, frozen=True):
     """One profile that could be made to satisfy."""
 
@@ -38,6 +52,7 @@ class Option(msgspec.Struct, frozen=True):
     more: float  # cost added by the moves, with that of the mechanisms
     broken: tuple[str, ...] = ()  # expectations that would no longer be satisfied
     loss: float = 0.0  # total utility of `broken`
+    delivered: Delivered = Delivered()
 
 
 class AdaptationCase(msgspec.Struct, frozen=True):
@@ -79,7 +94,7 @@ class Pareto:
     frees = False
 
     def decide(self, case: AdaptationCase) -> AdaptationChoice:
-        chosen = sorted(case.options, key=lambda option: option.cost)[: case.missing]
+        chosen = sorted(case.options, key=_cost_per_share)[: case.missing]
         cost = sum(option.cost for option in chosen)
         if case.other_cost is not None and cost > case.other_cost:
             return AdaptationChoice((), AdaptationDecision.TOO_COSTLY)
@@ -109,11 +124,23 @@ class Cheapest:
     def decide(self, case: AdaptationCase) -> AdaptationChoice:
         if case.is_outranked:
             return AdaptationChoice((), AdaptationDecision.OUTRANKED)
-        chosen = sorted(case.options, key=lambda option: option.more + option.loss)[: case.missing]
-        more = sum(option.more + option.loss for option in chosen)
-        if more > case.utility:
+        share = case.utility / max(case.missing, 1)  # of each publisher in the utility
+
+        def loss(option: Option) -> tuple[float, float]:
+            missed = (1 - option.delivered.in_time) * share
+            return option.more + option.loss + missed, -option.delivered.rate_hz
+
+        chosen = sorted(case.options, key=loss)[: case.missing]
+        if sum(loss(option)[0] for option in chosen) > case.utility:
             return AdaptationChoice((), AdaptationDecision.TOO_COSTLY)
         return AdaptationChoice(tuple(chosen))
+
+
+def _cost_per_share(option: Option) -> tuple[float, float, float]:
+    """Cost of what arrives in time; a gain is the smaller the less does."""
+    in_time = max(option.delivered.in_time, _LEAST)
+    cost = option.cost / in_time if option.cost > 0 else option.cost * in_time
+    return cost, -in_time, -option.delivered.rate_hz
 
 
 STRATEGIES: Final[Mapping[str, type[Pareto] | type[Cheapest]]] = {

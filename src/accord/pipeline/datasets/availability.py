@@ -1,84 +1,66 @@
-"""Availability of nodes and links, from repeated observations.
+"""Availability of nodes and links, from the sightings in the ledger.
 
-A sighting records whether a subject replied at a moment. A link is down after several consecutive
-misses (three, in SPEC's part H): a single lost ping is no failure. A sighting holds until the next
-one, but for `gap_s` at most: beyond that the subject was not observed.
+Nodes record from when until when they saw a link or another node up or down (see
+`core.monitoring.sightings`): an entry of length 0 begins a state. A link is down after three missed
+pings (SPEC's part H): a single lost ping is no failure. Time that nobody recorded does not count.
 
 | column | meaning |
 |---|---|
-| `sightings`, `missed` | number of sightings, and of those without a reply |
 | `watched_s`, `down_s` | time observed, and time down |
-| `availability` | share of the time that it was up |
+| `availability` | share of the time that it was up; null if it was not observed |
 | `failures` | how often it went down |
 | `mean_up_s` | mean time between failures: time up for each failure, null without one |
 | `mean_down_s` | mean time to repair |
 | `failure_probability` | probability of being down at a random moment, as routing needs it |
 
-The probability is never 0 or 1, however short the history: each subject is credited with one more
-sighting up and one more down (rule of succession).
+The probability is never 0 or 1, however short the history: a usual link's minute is added to it.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from typing import Final
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from accord.core.monitoring.ledger import DOWN, outcome_name
+from accord.core.monitoring.sightings import LINKS, NODES
 
-def availability(sightings: DataFrame, *, missed: int = 3, gap_s: float = 60) -> DataFrame:
-    """The table for each `subject`, from columns `subject`, `at` (timestamp) and `is_up`."""
-    states = with_states(sightings, missed=missed, gap_s=gap_s)
+USUAL_S: Final = 60.0  # weight of a usual link, and
+USUAL: Final = 0.01  # its probability of failure
+
+
+def sightings(ledger: DataFrame) -> DataFrame:
+    """Those in a ledger: `node`, `offset`, `channel`, `observer`, `subject`, times, `is_down`."""
+    seen = ledger.where(F.col("channel").isin(LINKS, NODES))
+    return seen.select(
+        "node",
+        "offset",
+        "channel",
+        F.col("publisher").alias("observer"),
+        F.col("destination").alias("subject"),
+        F.col("received").alias("since"),
+        F.col("done").alias("until"),
+        (F.col("outcome") == outcome_name(DOWN)).alias("is_down"),
+    )
+
+
+def availability(seen: DataFrame) -> DataFrame:
+    """The table above, for each `channel` (links or nodes), `observer` and `subject`."""
+    lasted_s = (F.unix_micros("until") - F.unix_micros("since")) / 1e6
     is_down = F.col("is_down")
-    counted = states.groupBy("subject").agg(
-        F.count(F.lit(1)).alias("sightings"),
-        F.count_if(~F.col("is_up")).alias("missed"),
-        F.sum("lasted_s").alias("watched_s"),
-        F.sum(F.when(is_down, F.col("lasted_s")).otherwise(0.0)).alias("down_s"),
-        F.count_if(is_down).alias("_down"),
-        F.count_if("has_failed").alias("failures"),
+    timed = seen.withColumn("_s", F.greatest(lasted_s, F.lit(0.0)))
+    counted = timed.groupBy("channel", "observer", "subject").agg(
+        F.sum("_s").alias("watched_s"),
+        F.sum(F.when(is_down, F.col("_s")).otherwise(0.0)).alias("down_s"),
+        F.count_if(is_down & (F.col("_s") == 0)).alias("failures"),
     )
     up_s = F.col("watched_s") - F.col("down_s")
+    probability = (F.col("down_s") + USUAL * USUAL_S) / (F.col("watched_s") + USUAL_S)
     return counted.select(
-        "subject",
-        "sightings",
-        "missed",
-        "watched_s",
-        "down_s",
+        "*",
         F.try_divide(up_s, "watched_s").alias("availability"),
-        "failures",
         F.try_divide(up_s, "failures").alias("mean_up_s"),
         F.try_divide("down_s", "failures").alias("mean_down_s"),
-        ((F.col("_down") + 1) / (F.col("sightings") + 2)).alias("failure_probability"),
+        probability.alias("failure_probability"),
     )
-
-
-def with_states(sightings: DataFrame, *, missed: int, gap_s: float) -> DataFrame:
-    """Add `is_down`, `has_failed` at each start of it, and its duration `lasted_s`."""
-    in_time = Window.partitionBy("subject").orderBy("at")
-    # All misses between two replies have the same number of replies before them.
-    answers = F.sum(F.col("is_up").cast("int")).over(in_time)
-    row_of_misses = Window.partitionBy("subject", "_answers", "is_up")
-    is_down = ~F.col("is_up") & (F.count(F.lit(1)).over(row_of_misses) >= missed)
-    return (
-        sightings.withColumn("_answers", answers)
-        .withColumn("is_down", is_down)
-        .select(
-            "subject",
-            "at",
-            "is_up",
-            "is_down",
-            (F.col("is_down") & ~F.lag("is_down", 1, False).over(in_time)).alias("has_failed"),
-            _lasted_s(F.lead("at").over(in_time), gap_s).alias("lasted_s"),
-        )
-    )
-
-
-def _lasted_s(until: Column, gap_s: float) -> Column:
-    """Time until the next sighting; unknown after the last one."""
-    seconds = (F.unix_micros(until) - F.unix_micros("at")) / 1e6
-    return F.when(until.isNotNull(), F.least(seconds, F.lit(float(gap_s)))).otherwise(0.0)
-
-
-def sightings_of(pings: DataFrame) -> DataFrame:
-    """Sightings from columns `subject`, `at`, `sent` and `answered`: up if any was answered."""
-    asked = pings.where(F.col("sent") > 0)
-    return asked.select("subject", "at", (F.col("answered") > 0).alias("is_up"))

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from accord.core.model.channels import RESPONSES, problem_with_filter
 from accord.core.model.former_names import CAUSES
 from accord.core.monitoring.ledger import BUDGET, BY, DEADLINE, FROM_BYTES
-from accord.pipeline.datasets.quality import ARRIVED, quality
+from accord.pipeline.datasets.quality import ARRIVED, outcomes, quality
 
 _LENGTH: Final = 120
 _FACTS: Final = rf"(?:^|; )(?:{DEADLINE}|{FROM_BYTES}|{BY}|{BUDGET})=[^;]*"
@@ -34,7 +34,7 @@ _USUAL: Final = {
 
 def losses(ledger: DataFrame) -> DataFrame:
     """For each outcome, cause, policy and channel: events, clients, share of all, and the last."""
-    lost = ledger.where(F.col("outcome") != "delivered")
+    lost = outcomes(ledger).where(F.col("outcome") != "delivered")
     caused = lost.groupBy("outcome", cause().alias("cause"), "policy", "channel").agg(
         F.sum("count").alias("events"),
         F.approx_count_distinct("destination").alias("clients"),

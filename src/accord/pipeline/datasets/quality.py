@@ -28,7 +28,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.core.monitoring.ledger import OUTCOMES
+from accord.core.monitoring.ledger import OUTCOMES, STATES
 
 ARRIVED: Final = ("delivered", "late", "shaped")
 SHARES: Final = (0.5, 0.95, 0.99)
@@ -50,10 +50,15 @@ def quality_over_time(ledger: DataFrame, *by: str, every_s: int = 3_600) -> Data
     return quality(ledger.withColumn("at", at), *by, "at", seconds=every_s)
 
 
+def outcomes(ledger: DataFrame) -> DataFrame:
+    """The entries about events: not those about links and nodes."""
+    return ledger.where(~F.col("outcome").isin(*STATES))
+
+
 def with_delays(ledger: DataFrame) -> DataFrame:
     """Add the delays of each entry; null if it did not arrive."""
     has_arrived = F.col("outcome").isin(*ARRIVED)
-    return ledger.select(
+    return outcomes(ledger).select(
         "*",
         F.when(has_arrived, _bin_of("received")).alias(_LATENCY),
         F.when(has_arrived, _bin_of("queued")).alias(_QUEUEING),

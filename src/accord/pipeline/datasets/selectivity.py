@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.model.channels import problem_with_filter
@@ -36,6 +36,7 @@ _PIECE: Final = 256  # events between two time checks, if documents are read
 _COUNTED: Final = pa.schema(
     {
         "index": pa.int32(),
+        "slot": pa.int32(),
         "seen": pa.int64(),
         "matched": pa.int64(),
         "bytes": pa.int64(),
@@ -54,26 +55,38 @@ def selectivity(
 
     Only the first PREDICATES are used; a predicate that can't be parsed has no row.
     """
-    counting = MatchCounter.of(watched[:PREDICATES], tuple(declared))
+    per_second = 1 / max(seconds, 0.001)
+    return matches(events, watched, declared=declared).select(
+        *("index", "seen", "matched", "bytes"),
+        F.try_divide("matched", "seen").alias("selectivity"),
+        (F.col("matched") * per_second).alias("rate_hz"),
+        (F.col("bytes") * per_second).alias("bytes_per_s"),
+    )
+
+
+def matches(
+    events: DataFrame,
+    watched: Sequence[WatchedPredicate],
+    *,
+    slot: Column | None = None,
+    slots: int = 1,
+    declared: Declared = MappingProxyType({}),
+) -> DataFrame:
+    """For each of `watched` by its `index`, and each `slot` from 0 up to `slots`: counts."""
+    counting = MatchCounter.of(watched[:PREDICATES], tuple(declared), slots)
     columns = ["channel", *map(_quoted, declared), ATTRIBUTES]
     if counting.predicates.has_paths:
         columns.append(METADATA)
     size = F.coalesce("payload_bytes", F.lit(0).cast("long")).alias("payload_bytes")
-    schema = "index int, seen long, matched long, bytes long"
-    counted = events.select(*columns, size).mapInArrow(counting, schema)
+    when = (F.lit(0) if slot is None else slot).cast("int").alias("_slot")
+    schema = "index int, slot int, seen long, matched long, bytes long"
+    counted = events.select(*columns, size, when).mapInArrow(counting, schema)
     # Covers the case of no events, and so no tasks.
     nothing = events.sparkSession.createDataFrame(counting.nothing())
-    summed = (
+    return (
         counted.unionByName(nothing)
-        .groupBy("index")
+        .groupBy("index", "slot")
         .agg(*(F.sum(name).alias(name) for name in ("seen", "matched", "bytes")))
-    )
-    per_second = 1 / max(seconds, 0.001)
-    return summed.select(
-        "*",
-        F.try_divide("matched", "seen").alias("selectivity"),
-        (F.col("matched") * per_second).alias("rate_hz"),
-        (F.col("bytes") * per_second).alias("bytes_per_s"),
     )
 
 
@@ -103,10 +116,13 @@ class MatchCounter:
     declared: tuple[str, ...]
     index: tuple[int, ...]  # of those that could be parsed
     filter_of: tuple[int, ...]  # position of each one's filter, after all predicates
+    slots: int = 1
     budget_s: float = BUDGET_S
 
     @classmethod
-    def of(cls, watched: Sequence[WatchedPredicate], declared: tuple[str, ...]) -> MatchCounter:
+    def of(
+        cls, watched: Sequence[WatchedPredicate], declared: tuple[str, ...], slots: int = 1
+    ) -> MatchCounter:
         index = _understood(watched)
         filters = list(dict.fromkeys(watched[each].channel for each in index))
         wanted = [watched[each] for each in index] + [
@@ -118,11 +134,12 @@ class MatchCounter:
         )
         place = {channel: number for number, channel in enumerate(filters)}
         filter_of = tuple(len(index) + place[watched[each].channel] for each in index)
-        return cls(predicates, declared, tuple(index), filter_of)
+        return cls(predicates, declared, tuple(index), filter_of, slots)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = Matcher(self.predicates)
-        counts, sizes = np.zeros((2, len(self.predicates)), np.int64)
+        most = len(self.predicates)
+        counts, sizes = np.zeros((2, self.slots * most), np.int64)
         until_s = time.monotonic() + self.budget_s
         looked = rows = 0
         for piece in self._pieces(batches):
@@ -131,12 +148,14 @@ class MatchCounter:
                 continue
             looked += len(piece)
             payloads = piece["payload_bytes"].to_numpy()
+            firsts = piece["_slot"].to_numpy() * most
             for events, found in matcher.find(piece, self.declared):
-                counts += np.bincount(found, minlength=len(counts))
-                weighed = np.bincount(found, payloads[events], minlength=len(counts))
+                places = firsts[events] + found
+                counts += np.bincount(places, minlength=len(counts))
+                weighed = np.bincount(places, payloads[events], minlength=len(counts))
                 sizes += weighed.astype(np.int64)
         counts, sizes = (_scaled(each, rows, looked) for each in (counts, sizes))
-        yield self._rows(counts[list(self.filter_of)], counts, sizes)
+        yield self._rows(counts.reshape(self.slots, most), sizes.reshape(self.slots, most))
 
     def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -144,12 +163,19 @@ class MatchCounter:
             yield from (batch.slice(top, size) for top in range(0, len(batch), size))
 
     def nothing(self) -> pa.Table:
-        zeros = np.zeros(len(self.index), np.int64)
-        return pa.Table.from_batches([self._rows(zeros, zeros, zeros)])
+        zeros = np.zeros((self.slots, len(self.predicates)), np.int64)
+        return pa.Table.from_batches([self._rows(zeros, zeros)])
 
-    def _rows(self, seen: Integers, counts: Integers, sizes: Integers) -> pa.RecordBatch:
+    def _rows(self, counts: Integers, sizes: Integers) -> pa.RecordBatch:
+        """A row for each predicate in each slot."""
         most = len(self.index)
-        columns = [np.array(self.index, np.int32), seen, counts[:most], sizes[:most]]
+        columns = [
+            np.tile(np.array(self.index, np.int32), self.slots),
+            np.repeat(np.arange(self.slots, dtype=np.int32), most),
+            counts[:, list(self.filter_of)].ravel(),
+            counts[:, :most].ravel(),
+            sizes[:, :most].ravel(),
+        ]
         return pa.record_batch([pa.array(each) for each in columns], schema=_COUNTED)
 
 
