@@ -450,7 +450,7 @@ def _files(rows: pa.Table, columns: Columns) -> list[TableFile]:
     first_ms = [read.column(f"min.{name}", 0) for name in times]
     last_ms = [read.column(f"max.{name}", LAST_MS * 1000) for name in times]
     last_number = "max.last_number" if read.has("last_number") else "max.number"
-    parts = {
+    parts: dict[str, list[Any]] = {
         "path": read.column("path"),
         "day": [day.isoformat() for day in read.column(f"partition.{PARTITION}")],
         "rows": read.column("num_records", 0),
@@ -478,7 +478,7 @@ def _files(rows: pa.Table, columns: Columns) -> list[TableFile]:
     return [
         TableFile(
             **{name: values[index] for name, values in parts.items()},
-            stats={name: each[index][0] for name, each in bounds if each[index] is not None},
+            stats={name: known[0] for name, each in bounds if (known := each[index]) is not None},
         )
         for index in range(len(rows))
     ]

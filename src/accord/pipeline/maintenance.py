@@ -158,7 +158,7 @@ def compact(job: Compaction) -> Compacted | None:
     if len(rows) != sum(file.rows for file in chosen):
         raise TablesError(f"{len(rows)} rows in {len(chosen)} files, the log says otherwise")
     rows = rows.sort_by([(name, "ascending") for name in ORDER])
-    file = write_file(
+    merged = write_file(
         storage,
         rows,
         table=job.table,
@@ -167,7 +167,7 @@ def compact(job: Compaction) -> Compacted | None:
         columns=job.columns,
         is_sorted=True,
     )
-    return Compacted(file=file, count=len(chosen))
+    return Compacted(file=merged, count=len(chosen))
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -335,7 +335,8 @@ def compact_on(spark: SparkSession, job: Compaction) -> Compacted | None:
     """Run `compact` in a task."""
     work = partial(_compact_there, msgspec.msgpack.encode(job))
     rows = spark.range(0, 1, 1, 1).mapInArrow(work, "done binary").collect()
-    return _compacted.decode(rows[0].done)
+    done: Compacted | None = _compacted.decode(rows[0].done)
+    return done
 
 
 def _compact_there(job: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

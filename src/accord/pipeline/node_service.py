@@ -67,7 +67,7 @@ class NodeService:
         self._spark: SparkService | None = None
         self._watched: tuple[WatchedPredicate, ...] = ()
         self._on_watched: Callable[[tuple[WatchedPredicate, ...]], object] = lambda _: None
-        self._planner = Planner(DataFusionEngine(archive.storage), self._spark_engine)
+        self._planner = Planner(DataFusionEngine(), self._spark_engine)
         sources = (archive, Tail(journal), self._planner)
         self._pages = QueryEngine(*sources, node=node, journal=journal)
         self._histograms = HistogramEngine(*sources, node=node, journal=journal)
@@ -121,7 +121,13 @@ class NodeService:
             case WatchPredicates(predicates):
                 self._watched = predicates
                 self._on_watched(predicates)
-            case Answerable():
+            case (
+                PageQuery()
+                | HistogramRequest()
+                | ExportRequest()
+                | ReportRequest()
+                | LedgerLookup()
+            ):
                 self._scheduler.put(
                     QueryJob(message.id, message.importance, lambda job: self._answer(job, message))
                 )

@@ -82,10 +82,9 @@ _COLUMNS: Final = (
 )
 
 ROW: Final = ("received", *_COLUMNS)
-NO_ROWS: Final = pa.table(
-    {"received": pa.array([], pa.timestamp("us", "UTC"))}
-    | {name: pa.array([], pa.int64()) for name in _COLUMNS}
-)
+NO_ROWS: Final = pa.schema(
+    [("received", pa.timestamp("us", "UTC")), *((name, pa.int64()) for name in _COLUMNS)]
+).empty_table()
 
 
 def times_ms(times: pa.ChunkedArray) -> list[int]:

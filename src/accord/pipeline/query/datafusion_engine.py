@@ -156,9 +156,9 @@ class DataFusionEngine:
 
     def _properties(self, lookup: Lookup, rows: pa.Table, check: Check) -> list[bytes]:
         """Those of each row, also if they were too large to come with it."""
-        found: list[bytes] = rows["properties"].to_pylist()
+        found: list[bytes | None] = rows["properties"].to_pylist()
         if None not in found:
-            return found
+            return [each for each in found if each is not None]
         offsets: list[int] = rows["offset"].to_pylist()
         lacking = [at for at, each in zip(offsets, found, strict=True) if each is None]
         more = self.contents(lookup.snapshot, lookup.node, lookup.range.files, lacking, check)

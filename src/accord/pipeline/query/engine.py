@@ -20,10 +20,9 @@ from accord.pipeline.tables import TableFile
 
 POSITION: Final = ("received", "offset")  # the order of events
 CONTENTS: Final = ("offset", "properties", "payload")
-NO_CONTENTS: Final = pa.table(
-    {"offset": pa.array([], pa.int64())}
-    | {name: pa.array([], pa.binary()) for name in CONTENTS[1:]}
-)
+NO_CONTENTS: Final = pa.schema(  # `pa.table` would import pandas
+    [("offset", pa.int64()), *((name, pa.binary()) for name in CONTENTS[1:])]
+).empty_table()
 OUTCOME: Final = (  # of the ledger
     "node", "number", "count", "channel", "publisher", "destination", "outcome", "importance",
     "policy", "detail", "sending_us", "bytes", "received", "queued", "done",
