@@ -60,8 +60,8 @@ def selectivity(
     size = F.coalesce("payload_bytes", F.lit(0).cast("long")).alias("payload_bytes")
     schema = "index int, seen long, matched long, bytes long"
     counted = events.select(*columns, size).mapInArrow(counting, schema)
-    # Covers the case of no events, and so no tasks.
-    nothing = events.sparkSession.createDataFrame(counting.nothing())
+    # Covers the case of no events, and so no tasks. Spark Connect infers no schema without rows.
+    nothing = events.sparkSession.createDataFrame(counting.nothing(), schema)
     summed = (
         counted.unionByName(nothing)
         .groupBy("index")
