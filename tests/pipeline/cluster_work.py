@@ -1,4 +1,4 @@
-"""What the pipeline does, done on the cluster at a given address: archive, query, brokering.
+"""What the pipeline does, on the cluster at a given address: archive, query, report, brokering.
 
     python -m tests.pipeline.cluster_work spark://127.0.0.1:7077 FOLDER
 
@@ -14,22 +14,38 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from tests.pipeline.journals import ledger_record, records, write_journal
+from tests.pipeline.journals import START_MS, ledger_record, records, write_journal
+from tests.spark_cluster import JAVA_OPTIONS
 
-from accord.core.queries.messages import EventQuery, PageQuery, StartPipeline
+from accord.core.queries.messages import (
+    EventQuery,
+    PageQuery,
+    StartPipeline,
+    WatchedPredicate,
+)
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.query.spark_engine import ArchiveLookup
+from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.attributes import TYPES
 from accord.pipeline.bulk_brokering import PredicateFolder, Registered, compile_set, match
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.query.pages import QueryEngine
+from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.report import make_report
 from accord.pipeline.session import is_connect, open_session
-from accord.pipeline.tables import events
-from accord.pipeline.query.tail import Tail
+from accord.pipeline.tables import events, ledger
+from accord.pipeline.tail import Tail
 
 EVENTS = 5_000
+EXECUTOR_MB = 480
 _NODE = "node"
 _DECLARED = {"altitude_m": "integer"}
 _PATIENCE_S = 120
+# Small executors, and all of it on loopback.
+_SETTINGS = {
+    "spark.executor.memory": f"{EXECUTOR_MB}m",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 
 
 def main(url: str, folder: Path) -> dict[str, Any]:
@@ -41,13 +57,15 @@ def main(url: str, folder: Path) -> dict[str, Any]:
         archive=str(folder / "archive"),
         work=str(folder / "work"),
         spark=url,
+        spark_settings={} if url.startswith("sc://") else _SETTINGS,
         memory_mb=512,
         declared=_DECLARED,
     )
     spark = open_session(start)
     try:
-        found = {"executors": _executors(spark), "archived": _archive(spark, start)}
-        return found | {"query": _query(spark, start), "matches": _match(spark, start, folder)}
+        found: dict[str, Any] = {"executors": _executors(spark), "archived": _archive(spark, start)}
+        found |= {"query": _query(spark, start), "report": _report(spark, start)}
+        return found | {"matches": _match(spark, start, folder)}
     finally:
         spark.stop()
 
@@ -87,6 +105,31 @@ def _query(spark: SparkSession, start: StartPipeline) -> list[int]:
     )
     ask = EventQuery(channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'")
     return [event.number for event in queries.page(PageQuery(id=1, ask=ask)).events]
+
+
+def _report(spark: SparkSession, start: StartPipeline) -> list[int]:
+    """How many events are kept and match: without predicates, with a broken one, and with two."""
+    kept, outcomes = (
+        events(spark, start.archive, None, start.declared),
+        ledger(spark, start.archive),
+    )
+    declared = {name: TYPES[kind] for name, kind in start.declared.items()}
+    low = WatchedPredicate("uav/#", "altitude_m < 100", "")
+    broken = WatchedPredicate("uav/#", "altitude_m <", "")
+    counts = []
+    for watched in ((), (broken,), (low, broken)):
+        report = make_report(
+            kept,
+            outcomes,
+            watched,
+            since_ms=START_MS,
+            until_ms=START_MS + 86_400_000,
+            node=_NODE,
+            declared=declared,
+        )
+        counts.append(report.kept)
+        counts += [use.matched for use in report.predicates]
+    return counts
 
 
 def _match(spark: SparkSession, start: StartPipeline, folder: Path) -> dict[str, list[int]]:

@@ -10,24 +10,33 @@ all tasks of the other. A thread selects its pool with `use_pool`.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from accord.core.model.errors import AccordError
 from accord.core.queries.messages import StartPipeline
+from accord.core.queries.spark_settings import CONNECT
 from accord.pipeline.java import find_java
 from accord.pipeline.spark_errors import summary
 
 ARCHIVE_POOL: Final = "archive"
 QUERY_POOL: Final = "query"
 SPARK_LOG: Final = "spark.log"
-CONNECT: Final = "sc://"
 _POOL: Final = "spark.scheduler.pool"
 _LOOPBACK: Final = "127.0.0.1"
+_LOG_BYTES: Final = 1 << 18
+_KILLED: Final = re.compile(r"Application has been killed\. Reason: (.{1,300})")
+_STOPPED: Final = "stopped SparkContext"
+_DRIVER_JAVA: Final = "spark.driver.extraJavaOptions"
+_EVENT_LOG: Final = "spark.eventLog.enabled"
+_EVENT_LOG_FOLDER: Final = "spark.eventLog.dir"
 
 # Settings a session accepts at any time, also through Spark Connect.
 _ALWAYS: Final = {
@@ -119,6 +128,10 @@ def open_session(start: StartPipeline) -> SparkSession:
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    else:
+        # Without PYSPARK_PYTHON, Spark runs the first `python3`, here and at each worker.
+        folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+        os.environ["PATH"] = os.pathsep.join(folders)
     options = settings(start, master)
     (work / "scratch").mkdir(exist_ok=True)
     try:
@@ -127,7 +140,8 @@ def open_session(start: StartPipeline) -> SparkSession:
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except Exception as error:  # from Spark, Py4J, or sockets when Java has exited
-        raise SessionError(_summary(error), place=master) from error
+        problem = stop_reason(start.work) if _STOPPED in str(error) else _summary(error)
+        raise SessionError(problem, place=master) from error
 
 
 def settings(start: StartPipeline, master: str) -> dict[str, str]:
@@ -139,7 +153,7 @@ def settings(start: StartPipeline, master: str) -> dict[str, str]:
     options = {
         "spark.app.name": f"accord-{start.node}",
         "spark.driver.memory": f"{start.memory_mb}m",
-        "spark.driver.extraJavaOptions": " ".join(
+        _DRIVER_JAVA: " ".join(
             (*_JAVA_OPTIONS, f'"-Dlog4j2.configurationFile={logging.as_uri()}"')
         ),
         "spark.scheduler.allocation.file": f"file://{pools}",  # taken literally, spaces too
@@ -148,7 +162,14 @@ def settings(start: StartPipeline, master: str) -> dict[str, str]:
     }
     if master.startswith("local"):
         options |= _EMBEDDED
-    return options | _AT_START | _ALWAYS
+    given = dict(start.spark_settings)
+    if java_options := given.pop(_DRIVER_JAVA, ""):
+        options[_DRIVER_JAVA] += f" {java_options}"
+    if given.get(_EVENT_LOG) == "true" and _EVENT_LOG_FOLDER not in given:
+        folder = work / "spark-events"
+        folder.mkdir(exist_ok=True)
+        options[_EVENT_LOG_FOLDER] = folder.as_uri()
+    return options | _AT_START | _ALWAYS | given
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -162,6 +183,33 @@ def use_pool(spark: SparkSession, pool: str) -> None:
         spark.sparkContext.setLocalProperty(_POOL, pool)
 
 
+def stop_reason(work: str) -> str:
+    """What Spark logged when it last ended an application."""
+    with suppress(OSError), (Path(work) / SPARK_LOG).open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
+        if found := _KILLED.findall(log.read().decode(errors="replace")):
+            return str(found[-1]).strip()
+    return f"see {SPARK_LOG} in {work}, and the master's page"
+
+
+def has_java() -> bool:
+    """Whether Java runs for a session that is open, or being opened."""
+    return getattr(SparkContext, "_gateway", None) is not None
+
+
+def ui_address(spark: SparkSession) -> str:
+    """Address of Spark's own page; "" if it is off, or that of a Connect server."""
+    return "" if is_connect(spark) else spark.sparkContext.uiWebUrl or ""
+
+
+def event_log(spark: SparkSession) -> str:
+    """The folder of this application's event log, for Spark's history server; "" if off."""
+    if is_connect(spark):
+        return ""
+    conf = spark.sparkContext.getConf()
+    return (conf.get(_EVENT_LOG_FOLDER) or "") if conf.get(_EVENT_LOG) == "true" else ""
+
+
 def java_process(spark: SparkSession) -> int | None:
     """The process of Spark's driver, if we started it."""
     if is_connect(spark):
@@ -173,7 +221,7 @@ def java_process(spark: SparkSession) -> int | None:
 def _connect(start: StartPipeline) -> SparkSession:
     try:
         builder = SparkSession.builder.remote(start.spark)
-        for name, value in _ALWAYS.items():
+        for name, value in (_ALWAYS | start.spark_settings).items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except ImportError as error:
