@@ -55,7 +55,7 @@ from accord.runtime.logs import get_log
 from accord.runtime.pipeline_process import OUTPUT, PipelineProcess
 
 INSTALL: Final = "pip install 'accord[pipeline]'"
-_NEEDED: Final = ("pyspark", "pyarrow", "pandas")
+_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "deltalake")
 
 Kind = Literal["off", "unavailable", "busy", "timeout", "question", "failed", "ended"]
 
