@@ -13,6 +13,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -117,7 +118,7 @@ class BrokerRun:
             if job.is_stream:
                 return self._run_stream(matched)
             return _write(job, matched) if job.output else _emit_rows(matched, self._emit)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise BrokerJobError(summary(error)) from error
         finally:
             spark.stop()

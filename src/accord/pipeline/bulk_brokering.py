@@ -139,7 +139,9 @@ def match(
     task = MatchTask(source, attributes, refused, tuple(forwarded), not explode)
     result = StructType([schema[name] for name in forwarded])
     result.add(added, StringType() if explode else ArrayType(StringType()))
-    return events.mapInArrow(task, result)
+    read = _columns_read(predicates, attributes) | {CHANNEL, *forwarded}
+    wanted = ["`{}`".format(name.replace("`", "``")) for name in schema.names if name in read]
+    return events.select(*wanted).mapInArrow(task, result)
 
 
 def to_events(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
@@ -240,6 +242,18 @@ def _source(
         return FolderPredicates(str(predicates.path))
     check_names(predicates, refused)
     return EmbeddedPredicates(predicates.version, pack(predicates))
+
+
+def _columns_read(
+    predicates: PredicateSet | PredicateFolder, attributes: Collection[str]
+) -> set[str]:
+    """The columns that predicates need; all attributes for a folder, whose versions may differ."""
+    read = {*attributes, ATTRIBUTES, METADATA}
+    if isinstance(predicates, PredicateSet):
+        read = {*predicates.names.intersection(attributes)}
+        read |= {ATTRIBUTES} if predicates.names else set()
+        read |= {METADATA} if predicates.has_paths else set()
+    return read
 
 
 def _problem(kind: DataType) -> str | None:

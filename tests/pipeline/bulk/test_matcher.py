@@ -208,7 +208,7 @@ def test_decimals_are_numbers_and_dates_are_times(
         {
             "channel": ["bus"] * 4,
             "price": pa.array(
-                [*map(Decimal, ("0.10", "5.00", "-7.25")), None], pa.decimal128(9, 2)
+                [*map(Decimal, ("172873.58", "5.00", "-7.25")), None], pa.decimal128(9, 2)
             ),
             "large": pa.array(
                 [*map(Decimal, (2**53 + 1, 2**63 - 1, 10**30)), None], pa.decimal128(38, 0)
@@ -218,11 +218,11 @@ def test_decimals_are_numbers_and_dates_are_times(
         }
     )
     wheres = {
-        "price = 0.1": {0},
+        "price = 172873.58": {0},
         "price = 5": {1},
         "price < 0": {2},
         "price <> 5": {0, 2},
-        "price > 0.0999999 AND price < 0.1000001": {0},
+        "price > 172873.5799999 AND price < 172873.5800001": {0},
         "large = 9007199254740993": {0},
         "large > 9007199254740992 AND large <= 9223372036854775807": {0, 1},
         "large > 5": {0, 1, 2},

@@ -24,7 +24,7 @@ def test_clauses_on_the_same_attributes_share_a_table() -> None:
         ]
     )
     (table,) = predicates.tables
-    assert table.points == (("topic", "string"),)
+    assert table.equalities == (("topic", "string"),)
     assert table.axes == (("height", "number"),)
     assert len(table.positions) == 3
     assert len(table.starts) == 3  # two groups
@@ -83,7 +83,7 @@ def test_a_predicate_has_a_clause_for_each_alternative() -> None:
         ]
     )
     assert sorted(len(table.positions) for table in predicates.tables) == [1, 2]
-    assert predicates.has_clauses.tolist() == [True, False]
+    assert predicates.has_alternatives.tolist() == [True, False]
     assert predicates.names == {"topic", "height", "speed"}
     assert predicates.indexed == ()
 

@@ -12,7 +12,7 @@ from accord.pipeline.bulk.text_patterns import (
     MAX_CLAUSES,
     Bound,
     Conjunction,
-    Point,
+    Equality,
     clauses_of,
     group_texts,
     split_text,
@@ -55,7 +55,7 @@ def _clauses(text: str) -> tuple[Conjunction, ...] | None:
 def test_a_conjunction_is_one_clause() -> None:
     assert _clauses("topic = 'a' AND is_set AND height BETWEEN -5 AND 10") == (
         Conjunction(
-            (Point("is_set", "boolean"), Point("topic", "string", 0)),
+            (Equality("is_set", "boolean"), Equality("topic", "string", 0)),
             (Bound("height", "number", "<=", 2), Bound("height", "number", ">=", 1, -1)),
         ),
     )
@@ -63,12 +63,12 @@ def test_a_conjunction_is_one_clause() -> None:
 
 def test_disjunctions_are_divided_into_clauses() -> None:
     assert _clauses("a = 'x' AND (b > 1 OR c < 2)") == (
-        Conjunction((Point("a", "string", 0),), (Bound("b", "number", ">", 1),)),
-        Conjunction((Point("a", "string", 0),), (Bound("c", "number", "<", 2),)),
+        Conjunction((Equality("a", "string", 0),), (Bound("b", "number", ">", 1),)),
+        Conjunction((Equality("a", "string", 0),), (Bound("c", "number", "<", 2),)),
     )
     assert _clauses("a IN ('x', 'y')") == (
-        Conjunction((Point("a", "string", 0),)),
-        Conjunction((Point("a", "string", 1),)),
+        Conjunction((Equality("a", "string", 0),)),
+        Conjunction((Equality("a", "string", 1),)),
     )
     assert _clauses("a <> 5") == (
         Conjunction((), (Bound("a", "number", "<", 0),)),

@@ -22,7 +22,7 @@ def build_table(
     signature: Signature, parts: Sequence[ClauseColumns], filters: pa.DictionaryArray
 ) -> ClauseTable:
     """Build the table of clauses that share a signature; `filters` are by predicate position."""
-    points, axes = signature
+    equalities, axes = signature
     positions = np.concatenate([part.places for part in parts])
     lows = np.concatenate([part.lows for part in parts], axis=1)
     highs = np.concatenate([part.highs for part in parts], axis=1)
@@ -31,8 +31,8 @@ def build_table(
         tuple(axes[axis] for axis in by_selectivity), lows[by_selectivity], highs[by_selectivity],
     )  # fmt: skip
     columns = [
-        pa.array([value for part in parts for value in part.points[number]], _ARROW[kind])
-        for number, (_, kind) in enumerate(points)
+        pa.array([value for part in parts for value in part.equalities[number]], _ARROW[kind])
+        for number, (_, kind) in enumerate(equalities)
     ]
     filter_codes = filters.indices.to_numpy()[positions].astype(np.int64)
     groups, samples = _group([filter_codes, *map(_codes, columns)])
@@ -40,12 +40,12 @@ def build_table(
     lows, highs = lows[:, order], highs[:, order]
     used, group_filters = np.unique(filter_codes[samples], return_inverse=True)
     return ClauseTable(
-        points=points,
+        equalities=equalities,
         axes=axes,
         filters=tuple(filters.dictionary.take(pa.array(used)).to_pylist()),
         starts=np.searchsorted(groups[order], np.arange(len(samples) + 1)),
         group_filters=group_filters,
-        group_points=tuple(column.take(pa.array(samples)) for column in columns),
+        group_constants=tuple(column.take(pa.array(samples)) for column in columns),
         positions=positions[order],
         lows=lows,
         highs=highs,

@@ -1,8 +1,8 @@
 """Clauses as columns and bitmaps, matched against whole batches of events.
 
-A clause is a conjunction: attributes that equal constants (its points), and numbers or times within
-bounds (its axes). Clauses with points and axes on the same attributes share a table, in which those
-with equal constants and channel filter are a group: an event meets few groups.
+A clause is a conjunction: attributes that equal constants (its equalities), and numbers or times
+within bounds (its axes). Clauses on the same attributes share a table, in which those with equal
+constants and channel filter are a group: an event meets few groups.
 
 Which clauses of a group have an event within their bounds is found by bit vectors (as packets are
 classified by many ranges). Each axis is divided into cells, and each cell has a bitmap of the
@@ -55,16 +55,16 @@ class ClauseTable:
     """Clauses of one signature. Group g has those from `starts[g]` up to `starts[g + 1]`.
 
     `filters` are the channel filters in use, `group_filters` the index of each group's own, and
-    `group_points` its constants, a column for each point. `positions` are those of the predicates.
-    `lows`, `highs` and `cells` have a row for each of `axes`: `low <= value < high`.
+    `group_constants` its constants, a column for each equality. `positions` are those of the
+    predicates. `lows`, `highs` and `cells` have a row for each of `axes`: `low <= value < high`.
     """
 
-    points: tuple[Column, ...]
+    equalities: tuple[Column, ...]
     axes: tuple[Column, ...]
     filters: tuple[str, ...]
     starts: Integers
     group_filters: Integers
-    group_points: tuple[pa.Array, ...]
+    group_constants: tuple[pa.Array, ...]
     positions: Integers
     lows: Floats
     highs: Floats
@@ -125,7 +125,7 @@ class ClauseTable:
     def _groups(self) -> list[dict[Any, int]]:
         """For each filter, its groups by their constants."""
         tables: list[dict[Any, int]] = [{} for _ in self.filters]
-        columns = [column.to_pylist() for column in self.group_points]
+        columns = [column.to_pylist() for column in self.group_constants]
         keys = [*zip(*columns, strict=True)] if columns else [()] * len(self.group_filters)
         for group, number in enumerate(self.group_filters.tolist()):
             tables[number][keys[group]] = group
@@ -139,8 +139,8 @@ class ClauseTable:
         return filters
 
     def _meet(self, events: Events, part: slice, is_whole: NDArray[np.bool_]) -> Pairs:
-        """Pairs of event and group that agree in channel and points."""
-        codes = [events.channels, *(events.codes(name, kind) for name, kind in self.points)]
+        """Pairs of event and group that agree in channel and equalities."""
+        codes = [events.channels, *(events.codes(name, kind) for name, kind in self.equalities)]
         combined = np.where(is_whole, _combine(codes, part), -1)
         distinct, samples, kinds = np.unique(combined, return_index=True, return_inverse=True)
         columns = [column.values_at(part.start + samples) for column in codes]

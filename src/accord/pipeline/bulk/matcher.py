@@ -58,7 +58,7 @@ class Matcher:
         if not pieces:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         rows, positions = map(np.concatenate, zip(*pieces, strict=True))
-        several = self.predicates.has_clauses[positions]
+        several = self.predicates.has_alternatives[positions]
         if not several.any():
             return rows, positions
         # An event may match several clauses of one predicate.

@@ -86,14 +86,15 @@ class IndexedPredicate:
 class PredicateSet:
     """A set of predicates, ready for matching. `keys` are by position, the most important first.
 
-    `has_clauses` is set for predicates of several clauses, which may match an event more than once.
+    `has_alternatives` is set for predicates of several clauses, of which an event may match more
+    than one.
     """
 
     version: str
     keys: pa.Array
     tables: tuple[ClauseTable, ...]
     indexed: tuple[IndexedPredicate, ...]
-    has_clauses: NDArray[np.bool_]
+    has_alternatives: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -106,7 +107,7 @@ class PredicateSet:
     @cached_property
     def names(self) -> frozenset[str]:
         """The attributes used by all predicates."""
-        columns = {name for table in self.tables for name, _ in (*table.points, *table.axes)}
+        columns = {name for table in self.tables for name, _ in (*table.equalities, *table.axes)}
         return self.indexed_names | columns
 
     @cached_property
@@ -143,9 +144,9 @@ def compile_table(table: pa.Table, parse_all: ParseAll = parse_here) -> Predicat
     tabular, small = _choose(families, has_others=bool(unread))
     filters = table["channel"].combine_chunks().dictionary_encode()
     by_signature: dict[Signature, list[ClauseColumns]] = {}
-    has_clauses = np.zeros(len(table), np.bool_)
+    has_alternatives = np.zeros(len(table), np.bool_)
     for family in tabular:
-        has_clauses[family.places] = len(family.clauses) > 1
+        has_alternatives[family.places] = len(family.clauses) > 1
         for clause in family.clauses:
             columns = to_columns(family, clause)
             by_signature.setdefault(clause.signature, []).append(columns)
@@ -160,7 +161,7 @@ def compile_table(table: pa.Table, parse_all: ParseAll = parse_here) -> Predicat
         table["key"].combine_chunks(),
         tuple(build_table(signature, parts, filters) for signature, parts in by_signature.items()),
         tuple(_indexed(trees, table)),
-        has_clauses,
+        has_alternatives,
     )
 
 

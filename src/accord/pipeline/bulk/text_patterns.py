@@ -41,7 +41,7 @@ from accord.core.predicates.tree import (
 
 Floats = NDArray[np.float64]
 Column = tuple[str, str]  # an attribute, and the kind of its values
-Signature = tuple[tuple[Column, ...], tuple[Column, ...]]  # points, axes
+Signature = tuple[tuple[Column, ...], tuple[Column, ...]]  # equalities, axes
 
 MAX_CLAUSES: Final = 64  # of one predicate
 
@@ -68,7 +68,7 @@ _TEXT_MARK: Final = "mark {}%"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Equality:
     """An attribute that equals a constant: the one in `slot`, or `value` in all texts."""
 
     name: str
@@ -93,18 +93,18 @@ class Bound:
 class Conjunction:
     """One clause of a pattern."""
 
-    points: tuple[Point, ...] = ()
+    equalities: tuple[Equality, ...] = ()
     bounds: tuple[Bound, ...] = ()
 
     def __and__(self, other: Conjunction) -> Conjunction:
-        return Conjunction(self.points + other.points, self.bounds + other.bounds)
+        return Conjunction(self.equalities + other.equalities, self.bounds + other.bounds)
 
     @property
     def signature(self) -> Signature:
         """Attributes compared for equality, and those with bounds, each in a fixed order."""
         axes = {(bound.name, bound.kind) for bound in self.bounds}
-        points = sorted((point.name, point.kind) for point in self.points)
-        return tuple(points), tuple(sorted(axes))
+        equalities = sorted((equality.name, equality.kind) for equality in self.equalities)
+        return tuple(equalities), tuple(sorted(axes))
 
 
 @dataclass(slots=True)
@@ -240,11 +240,11 @@ class _TreeReader:
 
     def _comparison(self, name: str, op: CompareOp, value: Value) -> tuple[Conjunction, ...] | None:
         if isinstance(value, bool):
-            return (Conjunction((Point(name, "boolean", value=value),)),)
+            return (Conjunction((Equality(name, "boolean", value=value),)),)
         if isinstance(value, str):
             slot = self._by_text.get(value, -1)
             self.used.append(slot)
-            return (Conjunction((Point(name, "string", slot),)),) if op == "=" else None
+            return (Conjunction((Equality(name, "string", slot),)),) if op == "=" else None
         kind, sign = "number", -1 if not isinstance(value, datetime) and value < 0 else 1
         if isinstance(value, datetime):
             kind, slot = "timestamp", (value - _TIME_MARK) // _MICROSECOND
@@ -252,7 +252,7 @@ class _TreeReader:
             slot = int(abs(value)) - _NUMBER_MARK
         self.used.append(slot)
         if op == "=" and kind == "number":
-            return (Conjunction((Point(name, kind, slot, sign),)),)
+            return (Conjunction((Equality(name, kind, slot, sign),)),)
         if op == "=":
             return (Conjunction((), tuple(Bound(name, kind, each, slot) for each in (">=", "<="))),)
         sides: tuple[CompareOp, ...] = ("<", ">") if op == "<>" else (op,)
@@ -263,12 +263,12 @@ class _TreeReader:
 class ClauseColumns:
     """One clause of all texts of a family as columns, without those that no event can match.
 
-    `points` has a list of values for each point of its signature; `lows` and `highs` a row for each
-    axis, `low <= value < high`. Times are microseconds since 1970.
+    `equalities` has a list of values for each one of its signature; `lows` and `highs` a row for
+    each axis, `low <= value < high`. Times are microseconds since 1970.
     """
 
     places: NDArray[np.int64]
-    points: tuple[list[Value], ...]
+    equalities: tuple[list[Value], ...]
     lows: Floats
     highs: Floats
 
@@ -288,8 +288,8 @@ def to_columns(family: PatternFamily, clause: Conjunction) -> ClauseColumns:
         else:
             highs[axis] = np.minimum(highs[axis], edge)
     kept = np.flatnonzero((lows < highs).all(axis=0))
-    points = sorted(clause.points, key=lambda point: (point.name, point.kind))
-    values_of = tuple(_values(point, family, kept) for point in points)
+    equalities = sorted(clause.equalities, key=lambda equality: (equality.name, equality.kind))
+    values_of = tuple(_values(equality, family, kept) for equality in equalities)
     return ClauseColumns(
         np.array(family.places, np.int64)[kept], values_of, lows[:, kept], highs[:, kept]
     )
@@ -307,14 +307,14 @@ def _time(text: str) -> datetime:
     return found
 
 
-def _values(point: Point, family: PatternFamily, kept: NDArray[np.int64]) -> list[Value]:
-    if point.slot < 0:
-        return [point.value] * len(kept)
-    texts = family.column(point.slot)
-    if point.kind == "string":
+def _values(equality: Equality, family: PatternFamily, kept: NDArray[np.int64]) -> list[Value]:
+    if equality.slot < 0:
+        return [equality.value] * len(kept)
+    texts = family.column(equality.slot)
+    if equality.kind == "string":
         return [_unquoted(texts[place]) for place in kept.tolist()]
     # Adding zero turns -0.0 into 0.0.
-    return [point.sign * float(texts[place]) + 0.0 for place in kept.tolist()]
+    return [equality.sign * float(texts[place]) + 0.0 for place in kept.tolist()]
 
 
 def trees_of(family: PatternFamily) -> Iterator[tuple[int, Expr]]:
@@ -324,15 +324,15 @@ def trees_of(family: PatternFamily) -> Iterator[tuple[int, Expr]]:
         constants = family.constants[number * width : (number + 1) * width]
         clauses = []
         for clause in family.clauses:
-            items: list[Point | Bound] = [*clause.points, *clause.bounds]
+            items: list[Equality | Bound] = [*clause.equalities, *clause.bounds]
             clauses.append(And(tuple(_tree_of(item, constants) for item in items)))
         yield place, Predicate(Or(tuple(clauses))).tree
 
 
-def _tree_of(item: Point | Bound, constants: Sequence[str]) -> Expr:
+def _tree_of(item: Equality | Bound, constants: Sequence[str]) -> Expr:
     op = item.op if isinstance(item, Bound) else "="
     value: Value
-    if isinstance(item, Point) and item.slot < 0:
+    if isinstance(item, Equality) and item.slot < 0:
         value = item.value
     elif item.kind == "string":
         value = _unquoted(constants[item.slot])
