@@ -34,11 +34,15 @@ _FEWER: Final = 10  # a tenth of the events tells what every run costs, however 
 _FILES: Final = 4
 _ROUNDS: Final = 5
 _AIMS: Final = {100_000: 1.3, 1_000_000: 5.0}
+_KINDS_SIZE: Final = 10_000
+_KINDS_AIM: Final = 150_000
 _RANGE: Final = 1_000.0
 _WIDTH: Final = 100.0
+_MEASURED: Final = ("altitude_m", "speed", "heading")
+_KIND_ROUNDS: Final = 3
 
 ABOUT: Final = (
-    "Events of five columns, in Parquet, matched with predicates of the form `topic = 't42' AND "
+    "Events of six columns, in Parquet, matched with predicates of the form `topic = 't42' AND "
     "altitude_m BETWEEN 120.5 AND 220.5 AND speed >= 31.2 AND speed < 131.2`: "
     f"{_TOPICS:,} topics, and ranges that a tenth of all values is in, so that of the predicates "
     "on its topic an event matches one in a hundred. `accord.pipeline.bulk_brokering.match` beside "
@@ -94,6 +98,17 @@ def run(options: Options) -> list[Table]:
             progress(f"bulk: {events:,} events, {size:,} predicates")
             rounds = 1 if options.is_quick else _ROUNDS
             _Cell(spark, Path(folder), events, size).measure(speed, build, rounds)
+        kinds = Table(
+            "Ranges and alternatives",
+            ["predicates", "how many", "matches", "events/s", "index", "times", "aim"],
+        )
+        rows = spark.read.parquet(f"{folder}/events")
+        for name, wheres in _kinds(sizes[0] // 10 if options.is_quick else _KINDS_SIZE).items():
+            progress(f"bulk: {events:,} events, {name}")
+            _measure_kind(rows, events, name, wheres, kinds)
+    kinds.notes = [
+        "index: events/s with the same predicates in a node's index, event by event.",
+    ]
     speed.notes = [
         "matches: per event; fixed: of a run however many events there are, found from a tenth.",
         "For the join that is mostly to build its table, each time.",
@@ -103,7 +118,7 @@ def run(options: Options) -> list[Table]:
         "compile: texts to columns, on the driver, once; publish: to a folder that workers map.",
         "first batch: a worker's first look; worker: its memory, shared pages counted in parts.",
     ]
-    return [speed, build]
+    return [speed, kinds, build]
 
 
 class _Cell:
@@ -193,6 +208,61 @@ class _Cell:
         }
 
 
+def _measure_kind(rows: DataFrame, events: int, name: str, wheres: list[str], table: Table) -> None:
+    """A row for clause tables beside the index; both have to find the same."""
+    count = len(wheres)
+
+    def compiled(suffix: str) -> PredicateSet:
+        columns = {"key": [f"s-{place}" for place in range(count)], "channel": ["uav/#"] * count}
+        texts = [f"({where}){suffix}" for where in wheres]
+        return compile_table(
+            pa.table({**columns, "where": texts, "xpath": [""] * count, "importance": [0] * count})
+        )
+
+    # Nothing has such an attribute, and only the index can tell.
+    indexed, predicates = compiled(" AND unknown IS NULL"), compiled("")
+    index_s, answer = _timed(lambda: _answer(match(rows, indexed, columns=["number"])))
+    spans = []
+    for _ in range(_KIND_ROUNDS):
+        took_s, found = _timed(lambda: _answer(match(rows, predicates, columns=["number"])))
+        _check(name, found, answer)
+        spans.append(took_s)
+    rate = events / median(spans)
+    verdict = f"≥ {number(_KINDS_AIM)}: {'met' if rate >= _KINDS_AIM else 'missed'}"
+    table.add(
+        name, number(count), significant(answer[0] / events), number(rate),
+        number(events / index_s), significant(rate * index_s / events),
+        verdict if count == _KINDS_SIZE else "",
+    )  # fmt: skip
+
+
+def _kinds(count: int) -> dict[str, list[str]]:
+    """Predicates that no equality divides, or in alternatives."""
+    random = np.random.default_rng(3)
+
+    def ranges(name: str, width: float) -> list[str]:
+        lows = np.round(random.random(count) * (_RANGE - width), 2).tolist()
+        return [f"{name} BETWEEN {low} AND {round(low + width, 2)}" for low in lows]
+
+    def all_of(*tests: list[str]) -> list[str]:
+        return [" AND ".join(each) for each in zip(*tests, strict=True)]
+
+    def either(*tests: list[str]) -> list[str]:
+        return [" OR ".join(each) for each in zip(*tests, strict=True)]
+
+    topics = [f"topic = 't{topic}'" for topic in random.integers(0, _TOPICS, count).tolist()]
+    return {
+        "two ranges, of 1 %": all_of(ranges("altitude_m", 10), ranges("speed", 10)),
+        "three ranges, of 10 %": all_of(*(ranges(each, 100) for each in _MEASURED)),
+        "a topic and a range, or a range": either(
+            all_of(topics, ranges("altitude_m", 100)), ranges("speed", 0.1)
+        ),
+        "two ranges, or a range": either(
+            all_of(ranges("altitude_m", 10), ranges("speed", 10)), ranges("heading", 0.1)
+        ),
+    }
+
+
 def _join(clauses: DataFrame, events: DataFrame) -> Answer:
     on = (
         (events["topic"] == clauses["topic"])
@@ -262,6 +332,7 @@ def _write_events(folder: Path, count: int) -> None:
                 "topic": topics[random.integers(0, _TOPICS, size)],
                 "altitude_m": random.random(size) * _RANGE,
                 "speed": random.random(size) * _RANGE,
+                "heading": random.random(size) * _RANGE,
             }
         )
         pq.write_table(table, target / f"{place}.parquet")

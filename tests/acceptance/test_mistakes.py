@@ -71,6 +71,8 @@ MISTAKES: Final = [
     ("nobody in particular", f"top --once --url http://{HOST}:{{http}}", "give --user and ACCORD_"),
     ("no pipeline", "query a", "no data pipeline: it is switched off (--no-pipeline, or enabled"),
     ("an ending of no format", "query a -o x.txt", "--output: expected --format, or a name that"),
+    ("no events to match", "broker none key.toml", "none: no such file or directory; check the path"),
+    ("a file of other than predicates", "broker bad.json key.toml", "key.toml:1: expected an object such as"),
     ("no event id", "why none!", "EVENT_ID: expected"),
     ("an unknown event", "why 1HT7YZD2HWGN2", "event 1HT7YZD2HWGN2 is unknown"),
     ("an unknown outcome", "why --outcome lost", "outcome: expected delivered, late, shaped"),

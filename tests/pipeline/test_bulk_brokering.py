@@ -123,13 +123,13 @@ def test_predicates_may_come_from_a_table(
     spark: SparkSession, events: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accord.pipeline.bulk_brokering._WORTH_A_JOB", 2)
-    conditions = [("either", "level > 90 OR level < 10"), ("other", "label LIKE 'a%' OR is_set")]
+    conditions = [("either", "level > 90 OR ratio IS NULL"), ("other", "label LIKE 'a%' OR is_set")]
     frame = spark.createDataFrame(
         [*conditions, ("plain", "level > 90")], "key string, where string"
     )
     predicates = compile_frame(frame)
     assert len(predicates) == 3
-    trees = {str(other.tree) for other in predicates.others}
+    trees = {str(each.tree) for each in predicates.indexed}
     assert "is_set = TRUE OR label LIKE 'a%'" in trees
     high = match(events, predicates).where("predicate = 'plain'")
     assert high.count() == events.where(f"level > 90 AND {_USERS}").count()
@@ -186,7 +186,7 @@ def test_frames_that_hold_no_events_are_refused(spark: SparkSession) -> None:
     with pytest.raises(BrokeringError, match="expected a column 'channel', got id"):
         match(spark.range(1), predicates)
     odd = spark.range(1).selectExpr("id AS channel")
-    with pytest.raises(BrokeringError, match="expected a column of strings, got bigint"):
+    with pytest.raises(BrokeringError, match="channel: expected string, got bigint"):
         match(odd, predicates)
     taken = spark.range(1).selectExpr("'a' AS channel", "id AS Predicate")
     with pytest.raises(BrokeringError, match="expected no column 'predicate'"):
@@ -194,6 +194,48 @@ def test_frames_that_hold_no_events_are_refused(spark: SparkSession) -> None:
     lists = spark.range(1).selectExpr("'a' AS channel", "array(id) AS many")
     with pytest.raises(BrokeringError, match="many: expected strings, numbers"):
         match(lists, predicates, declared=["many"])
+
+
+def test_columns_of_all_types_that_convert_are_attributes(spark: SparkSession) -> None:
+    events = spark.range(1).selectExpr(
+        "'bus' AS channel",
+        "CAST('0.10' AS DECIMAL(10, 2)) AS price",
+        "DATE '2026-01-02' AS day_of_sale",
+        "TIMESTAMP_NTZ '2026-01-02 03:00:00' AS local",
+        "CAST(7 AS TINYINT) AS tiny",
+    )
+    wheres = [
+        "price = 0.1 AND tiny = 7",
+        "price > 0.05 AND price < 0.2",
+        "day_of_sale = TIMESTAMP '2026-01-02T00:00:00Z'",
+        "day_of_sale > TIMESTAMP '2026-01-01T23:59:59Z' OR price = 1",
+        "local >= TIMESTAMP '2026-01-02T03:00:00Z'",
+        "price LIKE '0%' OR price IN (0.1, 0.2) AND day_of_sale IS NOT NULL",
+    ]
+    predicates = compile_set(Registered(key=where, where=where) for where in [*wheres, "price > 1"])
+    assert {row.predicate for row in match(events, predicates).collect()} == set(wheres)
+
+
+def test_predicates_on_columns_of_other_types_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = spark.range(1).selectExpr("'bus' AS channel", "array(id) AS many", "id AS one")
+    unaffected = compile_set([Registered(key="a", where="one = 0")])
+    assert match(events, unaffected).count() == 1
+    affected = compile_set([Registered(key="a", where="one = 0 AND many IS NULL")])
+    problem = r"many: a predicate refers to this column; expected strings, .* got array<bigint>"
+    with pytest.raises(BrokeringError, match=problem):
+        match(events, affected)
+    folder = PredicateFolder(tmp_path)
+    folder.publish(affected)
+    with pytest.raises(BrokeringError, match=problem):
+        match(events, folder)
+
+
+def test_columns_of_the_event_table_have_its_types(spark: SparkSession) -> None:
+    events = spark.range(1).selectExpr("'bus' AS channel", "map('a', 'b') AS attributes")
+    with pytest.raises(BrokeringError, match=r"attributes: expected map<.* got map<string,string>"):
+        match(events, compile_set([]))
 
 
 def test_matches_are_addressed_to_their_predicates(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ between batches, so an event is matched with the set that is latest when its bat
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,18 +23,26 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegralType,
     StringType,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
-from accord.core.model.errors import AccordError, PredicateError
+from accord.core.model.errors import PredicateError
 from accord.core.predicates.tree import Expr
-from accord.pipeline.bulk.compiling import (
+from accord.pipeline.attributes import schema as attribute_schema
+from accord.pipeline.bulk.events import CHANNEL
+from accord.pipeline.bulk.packed_sets import pack
+from accord.pipeline.bulk.predicate_compiler import (
     SCHEMA,
     ParseAll,
     PredicateSet,
@@ -45,11 +53,18 @@ from accord.pipeline.bulk.compiling import (
     compile_table,
     parse_here,
 )
-from accord.pipeline.bulk.events import CHANNEL
-from accord.pipeline.bulk.folder import FolderError, PredicateFolder
-from accord.pipeline.bulk.storing import pack
-from accord.pipeline.bulk.working import PREDICATE, PREDICATES, Carried, Looked, Origin, Work
-from accord.pipeline.tables import COLUMNS
+from accord.pipeline.bulk.predicate_folder import FolderError, PredicateFolder
+from accord.pipeline.bulk.spark_worker import (
+    PREDICATE,
+    PREDICATES,
+    BrokeringError,
+    EmbeddedPredicates,
+    FolderPredicates,
+    MatchTask,
+    PredicateSource,
+    check_names,
+)
+from accord.pipeline.tables import ATTRIBUTES, COLUMNS, METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,16 +95,20 @@ _ATTRIBUTE_TYPES: Final = (
     IntegralType,
     FloatType,
     DoubleType,
+    DecimalType,
+    DateType,
     TimestampType,
+    TimestampNTZType,
 )
+_EVENT_TYPES: Final = {
+    CHANNEL: StringType(),
+    ATTRIBUTES: attribute_schema({})[ATTRIBUTES].dataType,
+    METADATA: BinaryType(),
+}
 # Below this number, parsing takes less time than starting a job.
 _WORTH_A_JOB: Final = 2_000
 _TEXTS_PER_TASK: Final = 5_000
 _FEWEST_TASKS: Final = 8
-
-
-class BrokeringError(AccordError):
-    """The rows of a DataFrame are not events, or a result column's name is taken."""
 
 
 def match(
@@ -105,17 +124,23 @@ def match(
     With `explode` there is a row for each match, its key in the column `predicate`; without, a row
     for each event, with all keys in a list `predicates`, the most important first. Only `columns`
     are forwarded, if given. Attributes with columns of their own are those `declared`, by default
-    all columns that the event table does not have and whose types values can have.
+    all columns that the event table does not have. Decimals are numbers, dates times at midnight in
+    UTC; a predicate on a column of another type that values can't have is refused.
     """
     schema = events.schema
-    attributes = _attributes(schema) if declared is None else tuple(declared)
-    handed_on = schema.names if columns is None else list(columns)
+    forwarded = schema.names if columns is None else list(columns)
     added = PREDICATE if explode else PREDICATES
-    _check(schema, attributes, handed_on, added)
-    work = Work(_origin(predicates), attributes, tuple(handed_on), not explode)
-    result = StructType([schema[name] for name in handed_on])
+    _check(schema, declared or (), forwarded, added)
+    names = [name for name in schema.names if name not in COLUMNS] if declared is None else declared
+    refused = {name: problem for name in names if (problem := _problem(schema[name].dataType))}
+    attributes = tuple(name for name in names if name not in refused)
+    source = _source(predicates, refused)
+    task = MatchTask(source, attributes, refused, tuple(forwarded), not explode)
+    result = StructType([schema[name] for name in forwarded])
     result.add(added, StringType() if explode else ArrayType(StringType()))
-    return events.mapInArrow(work, result)
+    read = _columns_read(predicates, attributes) | {CHANNEL, *forwarded}
+    wanted = ["`{}`".format(name.replace("`", "``")) for name in schema.names if name in read]
+    return events.select(*wanted).mapInArrow(task, result)
 
 
 def to_events(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
@@ -207,36 +232,49 @@ def _parse_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         yield pa.record_batch({"place": batch["place"], "tree": pa.array(trees, pa.binary())})
 
 
-def _origin(predicates: PredicateSet | PredicateFolder) -> Origin:
+def _source(
+    predicates: PredicateSet | PredicateFolder, refused: Mapping[str, str]
+) -> PredicateSource:
     if isinstance(predicates, PredicateFolder):
-        predicates.latest()  # fail now rather than in a worker
-        return Looked(str(predicates.path))
-    return Carried(predicates.version, pack(predicates))
+        # Problems are raised now rather than in a worker.
+        check_names(predicates.read(predicates.latest()), refused)
+        return FolderPredicates(str(predicates.path))
+    check_names(predicates, refused)
+    return EmbeddedPredicates(predicates.version, pack(predicates))
 
 
-def _attributes(schema: StructType) -> tuple[str, ...]:
-    return tuple(
-        field.name
-        for field in schema
-        if field.name not in COLUMNS and isinstance(field.dataType, _ATTRIBUTE_TYPES)
-    )
+def _columns_read(
+    predicates: PredicateSet | PredicateFolder, attributes: Collection[str]
+) -> set[str]:
+    """The columns that predicates need; all attributes for a folder, whose versions may differ."""
+    read = {*attributes, ATTRIBUTES, METADATA}
+    if isinstance(predicates, PredicateSet):
+        read = {*predicates.names.intersection(attributes)}
+        read |= {ATTRIBUTES} if predicates.names else set()
+        read |= {METADATA} if predicates.has_paths else set()
+    return read
+
+
+def _problem(kind: DataType) -> str | None:
+    """The name of a type that no attribute can have."""
+    return None if isinstance(kind, _ATTRIBUTE_TYPES) else kind.simpleString()
 
 
 def _check(
-    schema: StructType, attributes: Collection[str], handed_on: Collection[str], added: str
+    schema: StructType, declared: Collection[str], forwarded: Collection[str], added: str
 ) -> None:
     known = ", ".join(schema.names)
-    for name in (CHANNEL, *attributes, *handed_on):
+    for name in (CHANNEL, *declared, *forwarded):
         if name not in schema.names:
             raise BrokeringError(f"expected a column {name!r}, got {known}")
-    if schema[CHANNEL].dataType != StringType():
-        kind = schema[CHANNEL].dataType.simpleString()
-        raise BrokeringError(f"{CHANNEL}: expected a column of strings, got {kind}")
-    if added.lower() in (name.lower() for name in handed_on):
+    for name, expected in _EVENT_TYPES.items():
+        if name in schema.names and schema[name].dataType != expected:
+            found = schema[name].dataType.simpleString()
+            raise BrokeringError(f"{name}: expected {expected.simpleString()}, got {found}")
+    if added.lower() in (name.lower() for name in forwarded):
         raise BrokeringError(f"expected no column {added!r}, which is for what matches")
-    for name in attributes:
-        if not isinstance(schema[name].dataType, _ATTRIBUTE_TYPES):
-            kind = schema[name].dataType.simpleString()
+    for name in declared:
+        if kind := _problem(schema[name].dataType):
             raise BrokeringError(
-                f"{name}: expected strings, numbers, booleans or times, got {kind}"
+                f"{name}: expected strings, numbers, booleans, dates or times, got {kind}"
             )

@@ -13,8 +13,8 @@ from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.tree import And
 from accord.pipeline.attributes import to_row
-from accord.pipeline.bulk.compiling import PredicateSet, Registered
 from accord.pipeline.bulk.matcher import Matcher
+from accord.pipeline.bulk.predicate_compiler import PredicateSet, Registered
 from accord.pipeline.tables import ARROW, ATTRIBUTES_TYPE, PATHS_TYPE
 from accord.predicates import Index, Predicate, parse, parse_xpath
 
@@ -59,7 +59,7 @@ def found_in_bulk(
 ) -> list[set[str]]:
     found: list[set[str]] = [set() for _ in samples]
     keys = predicates.keys.to_pylist()
-    for rows, positions in Matcher(predicates).find(batch_of(samples, declared), declared):
+    for _, (rows, positions) in Matcher(predicates).find(batch_of(samples, declared), declared):
         for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
             assert keys[position] not in found[row], "found twice"
             found[row].add(keys[position])

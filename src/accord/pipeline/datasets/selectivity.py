@@ -24,9 +24,14 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import PredicateError
 from accord.core.queries.messages import WatchedPredicate
 from accord.pipeline.attributes import Declared
-from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set, parse_here
 from accord.pipeline.bulk.events import Integers
 from accord.pipeline.bulk.matcher import Matcher
+from accord.pipeline.bulk.predicate_compiler import (
+    PredicateSet,
+    Registered,
+    compile_set,
+    parse_here,
+)
 from accord.pipeline.tables import ATTRIBUTES, METADATA
 
 PREDICATES: Final = 1_000  # per pass
@@ -149,7 +154,7 @@ class MatchCounter:
             looked += len(piece)
             payloads = piece["payload_bytes"].to_numpy()
             firsts = piece["_slot"].to_numpy() * most
-            for events, found in matcher.find(piece, self.declared):
+            for _, (events, found) in matcher.find(piece, self.declared):
                 places = firsts[events] + found
                 counts += np.bincount(places, minlength=len(counts))
                 weighed = np.bincount(places, payloads[events], minlength=len(counts))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set
-from accord.pipeline.bulk.folder import FolderError, PredicateFolder
+from accord.pipeline.bulk.predicate_compiler import PredicateSet, Registered, compile_set
+from accord.pipeline.bulk.predicate_folder import FolderError, PredicateFolder
 
 
 def _set(key: str) -> PredicateSet:
@@ -38,6 +38,15 @@ def test_few_versions_are_kept_and_strangers_let_be(tmp_path: Path) -> None:
         "0000000000000006.predicates",
         "notes.predicates",
     ]
+
+
+def test_versions_of_another_format_are_refused(tmp_path: Path) -> None:
+    folder = PredicateFolder(tmp_path)
+    folder.publish(_set("a"))
+    file = tmp_path / "0000000000000001.predicates"
+    file.write_bytes(b"accord predicates 1\n" + file.read_bytes()[20:])
+    with pytest.raises(FolderError, match=r"0001\.predicates: .* publish them again"):
+        folder.read(1)
 
 
 def test_two_who_publish_at_once_get_a_number_each(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.pipeline.bulk.batches import Sample, found_in_bulk
 
-from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set
-from accord.pipeline.bulk.storing import PackError, pack, unpack, unpack_file
+from accord.pipeline.bulk.packed_sets import PackError, pack, unpack, unpack_file
+from accord.pipeline.bulk.predicate_compiler import PredicateSet, Registered, compile_set
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def test_what_is_unpacked_finds_the_same(predicates: PredicateSet, tmp_path: Pat
 def test_arrays_are_used_where_they_are(predicates: PredicateSet) -> None:
     data = pack(predicates)
     whole = np.frombuffer(data, np.uint8)
-    (sheet,) = unpack(data).sheets
-    assert np.shares_memory(sheet.lows, whole)
-    assert not sheet.lows.flags.writeable
-    assert sheet.lows.ctypes.data % 8 == 0
+    (table,) = unpack(data).tables
+    assert np.shares_memory(table.lows, whole)
+    assert not table.lows.flags.writeable
+    assert table.lows.ctypes.data % 8 == 0
 
 
 def test_other_bytes_are_refused(predicates: PredicateSet) -> None:
@@ -40,3 +40,9 @@ def test_other_bytes_are_refused(predicates: PredicateSet) -> None:
     for wrong in (b"", b"something else that is long enough", data[:24], data[:40], data[:-100]):
         with pytest.raises(PackError):
             unpack(wrong)
+
+
+def test_packs_of_another_format_say_what_to_do(predicates: PredicateSet) -> None:
+    older = pack(predicates).replace(b"accord predicates 2", b"accord predicates 1", 1)
+    with pytest.raises(PackError, match="compiled by another version of accord: publish them"):
+        unpack(older)

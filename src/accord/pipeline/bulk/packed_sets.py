@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from accord.core.model.errors import AccordError
-from accord.pipeline.bulk.compiling import PredicateSet
+from accord.pipeline.bulk.predicate_compiler import PredicateSet
 
-_MAGIC: Final = b"accord predicates 1\n"
+_MAGIC: Final = b"accord predicates 2\n"
+_FORMAT: Final = b"accord predicates "
 _COUNT: Final = struct.Struct("<I")
 _ALIGNED: Final = 64
 
@@ -43,6 +44,10 @@ def unpack(data: bytes | mmap.mmap) -> PredicateSet:
     view = memoryview(data)
     at = len(_MAGIC) + _COUNT.size
     if len(view) < at or bytes(view[: len(_MAGIC)]) != _MAGIC:
+        if bytes(view[: len(_FORMAT)]) == _FORMAT:
+            raise PackError(
+                "these predicates were compiled by another version of accord: publish them again"
+            )
         raise PackError("expected compiled predicates, got something else")
     (count,) = _COUNT.unpack(view[len(_MAGIC) : at])
     if len(view) < at + 8 * count:
@@ -56,7 +61,7 @@ def unpack(data: bytes | mmap.mmap) -> PredicateSet:
             raise PackError("compiled predicates end too early")
         parts.append(view[at : at + length])
         at += length
-    # Write access to a predicate directory already implies code execution: see `folder`.
+    # Write access to a predicate directory already implies code execution: see `predicate_folder`.
     predicates = pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301
     assert isinstance(predicates, PredicateSet)
     return predicates

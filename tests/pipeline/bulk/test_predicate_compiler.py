@@ -5,8 +5,8 @@ import pytest
 
 from accord.core.model.errors import PredicateError
 from accord.core.predicates.tree import TRUE, Expr
-from accord.pipeline.bulk import compiling
-from accord.pipeline.bulk.compiling import (
+from accord.pipeline.bulk import predicate_compiler
+from accord.pipeline.bulk.predicate_compiler import (
     Registered,
     RegistrationError,
     Texts,
@@ -15,7 +15,7 @@ from accord.pipeline.bulk.compiling import (
 )
 
 
-def test_plain_predicates_share_a_sheet() -> None:
+def test_clauses_on_the_same_attributes_share_a_table() -> None:
     predicates = compile_set(
         [
             Registered(key="a", where="topic = 'x' AND height > 5"),
@@ -23,17 +23,17 @@ def test_plain_predicates_share_a_sheet() -> None:
             Registered(key="c", where="topic = 'x' AND height BETWEEN 1 AND 2"),
         ]
     )
-    (sheet,) = predicates.sheets
-    assert sheet.points == (("topic", "string"),)
-    assert sheet.ranges == ("height",)
-    assert len(sheet.positions) == 3
-    assert len(sheet.starts) == 3  # two groups
-    assert predicates.others == ()
+    (table,) = predicates.tables
+    assert table.equalities == (("topic", "string"),)
+    assert table.axes == (("height", "number"),)
+    assert len(table.positions) == 3
+    assert len(table.starts) == 3  # two groups
+    assert predicates.indexed == ()
 
 
 def test_what_no_event_can_match_is_left_out() -> None:
     predicates = compile_set([Registered(key="a", where="height > 5 AND height < 5")])
-    assert [len(sheet.positions) for sheet in predicates.sheets] == [0]
+    assert [len(table.positions) for table in predicates.tables] == [0]
 
 
 def test_the_narrowest_range_comes_first() -> None:
@@ -41,35 +41,51 @@ def test_the_narrowest_range_comes_first() -> None:
         Registered(key=f"{n}", where=f"wide > {n} AND narrow BETWEEN {n} AND {n + 1}")
         for n in range(10)
     ]
-    (sheet,) = compile_set(registered).sheets
-    assert sheet.ranges == ("narrow", "wide")
+    (table,) = compile_set(registered).tables
+    assert [name for name, _ in table.axes] == ["narrow", "wide"]
 
 
-def test_few_plain_ones_go_to_the_index_where_there_is_one_anyway() -> None:
+def test_few_clauses_go_to_the_index_where_there_is_one_anyway() -> None:
     registered = [
         Registered(key="a", where="height > 5"),
-        Registered(key="b", where="height > 5 OR topic = 'x'"),
+        Registered(key="b", where="height > 5 OR topic LIKE 'x%'"),
     ]
     predicates = compile_set(registered)
-    assert predicates.sheets == ()
-    assert [other.position for other in predicates.others] == [0, 1]
-    assert predicates.names == {"height", "topic"}
+    assert predicates.tables == ()
+    assert [each.position for each in predicates.indexed] == [0, 1]
+    assert predicates.indexed_names == {"height", "topic"}
     assert not predicates.has_paths
 
 
-def test_many_kinds_of_plain_ones_do_not_make_many_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "MAX_SHEETS", 2)
-    monkeypatch.setattr(compiling, "_WORTHWHILE", 2)
+def test_the_number_of_tables_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicate_compiler, "MAX_TABLES", 2)
+    monkeypatch.setattr(predicate_compiler, "_MIN_CLAUSES", 2)
     names = ["a", "a", "a", "b", "b", "c", "c", "d"]
     registered = [Registered(key=f"{n}", where=f"{name} > 1") for n, name in enumerate(names)]
     predicates = compile_set(registered)
-    assert [sheet.ranges for sheet in predicates.sheets] == [("a",), ("b",)]
-    assert [other.position for other in predicates.others] == [5, 6, 7]
+    assert [table.axes for table in predicates.tables] == [
+        (("a", "number"),),
+        (("b", "number"),),
+    ]
+    assert [each.position for each in predicates.indexed] == [5, 6, 7]
 
 
 def test_the_most_important_come_first() -> None:
     registered = [Registered(key=f"{n}", importance=n % 3) for n in range(6)]
     assert compile_set(registered).keys.to_pylist() == ["2", "5", "1", "4", "0", "3"]
+
+
+def test_a_predicate_has_a_clause_for_each_alternative() -> None:
+    predicates = compile_set(
+        [
+            Registered(key="either", where="topic = 'x' AND height > 5 OR speed < 3"),
+            Registered(key="one", where="speed < 4"),
+        ]
+    )
+    assert sorted(len(table.positions) for table in predicates.tables) == [1, 2]
+    assert predicates.has_alternatives.tolist() == [True, False]
+    assert predicates.names == {"topic", "height", "speed"}
+    assert predicates.indexed == ()
 
 
 def test_versions_tell_sets_apart() -> None:
@@ -102,7 +118,7 @@ def test_tables_need_all_columns_and_values() -> None:
         compile_table(table)
 
 
-def test_others_may_be_parsed_elsewhere() -> None:
+def test_texts_may_be_parsed_by_workers() -> None:
     asked: list[Texts] = []
 
     def parse_all(texts: Texts) -> list[Expr | PredicateError]:
@@ -113,10 +129,10 @@ def test_others_may_be_parsed_elsewhere() -> None:
         {
             "key": ["a", "b"],
             "channel": ["#", "#"],
-            "where": ["x IN (1, 2)", "x = 1"],
+            "where": ["x IS NULL", "x = 1"],
             "xpath": ["", "/r"],
             "importance": [0, 0],
         }
     )
-    assert len(compile_table(table, parse_all).others) == 2
-    assert asked == [[("x IN (1, 2)", ""), ("x = 1", "/r")]]
+    assert len(compile_table(table, parse_all).indexed) == 2
+    assert asked == [[("x IS NULL", ""), ("x = 1", "/r")]]

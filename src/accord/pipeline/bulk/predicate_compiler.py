@@ -1,32 +1,44 @@
-"""Compiles registered predicates for matching: sheets for plain ones, an index for all others.
+"""Compiles registered predicates for matching: clause tables, and an index for what has no clauses.
 
 All expensive work happens here, once: parsing texts, sorting clauses into columns. The result is
 mostly arrays, which workers map into memory instead of building anything. Each worker only has to
-add the predicates that are not plain to an index.
+add the predicates without clauses to an index.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
+from operator import not_
 from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import AccordError, PredicateError
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.predicates.tree import And, Attribute, Expr, PathTest, XPath, walk
-from accord.pipeline.bulk.shapes import Family, sort_texts, trees_of
-from accord.pipeline.bulk.sheets import Sheet
-from accord.pipeline.bulk.sorting import Signature, signature_of, to_sheet
+from accord.pipeline.bulk.clause_table_builder import build_table
+from accord.pipeline.bulk.clause_tables import ClauseTable
+from accord.pipeline.bulk.text_patterns import (
+    ClauseColumns,
+    PatternFamily,
+    Signature,
+    group_texts,
+    to_columns,
+    trees_of,
+)
 
-MAX_SHEETS: Final = 32
-_WORTHWHILE: Final = 256  # minimum clauses in a sheet if an index is needed anyway
+MAX_TABLES: Final = 32
+_MIN_CLAUSES: Final = 256  # in a table, if an index is needed anyway
 
 SCHEMA: Final = pa.schema(
     [
@@ -61,7 +73,7 @@ class RegistrationError(AccordError):
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class IndexedPredicate:
     """A predicate for the index."""
 
     position: int
@@ -74,18 +86,37 @@ class Other:
 class PredicateSet:
     """A set of predicates, ready for matching. `keys` are by position, the most important first.
 
-    `names` are the attributes used by predicates in the index.
+    `has_alternatives` is set for predicates of several clauses, of which an event may match more
+    than one.
     """
 
     version: str
     keys: pa.Array
-    sheets: tuple[Sheet, ...]
-    others: tuple[Other, ...]
-    names: frozenset[str]
-    has_paths: bool
+    tables: tuple[ClauseTable, ...]
+    indexed: tuple[IndexedPredicate, ...]
+    has_alternatives: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @cached_property
+    def indexed_names(self) -> frozenset[str]:
+        """The attributes used by predicates in the index."""
+        return frozenset(node.name for node in self._nodes() if isinstance(node, Attribute))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The attributes used by all predicates."""
+        columns = {name for table in self.tables for name, _ in (*table.equalities, *table.axes)}
+        return self.indexed_names | columns
+
+    @cached_property
+    def has_paths(self) -> bool:
+        """Whether predicates in the index look into metadata."""
+        return any(isinstance(node, PathTest | XPath) for node in self._nodes())
+
+    def _nodes(self) -> Iterator[Expr]:
+        return (node for each in self.indexed for node in walk(each.tree))
 
 
 def compile_set(registered: Iterable[Registered]) -> PredicateSet:
@@ -109,25 +140,28 @@ def compile_table(table: pa.Table, parse_all: ParseAll = parse_here) -> Predicat
     order = np.argsort(-table["importance"].to_numpy(), kind="stable")
     table = table.take(order).combine_chunks()
     wheres, xpaths = table["where"].to_pylist(), table["xpath"].to_pylist()
-    families, unread = sort_texts(wheres, skip=[bool(xpath) for xpath in xpaths])
-    chosen, small = _choose(families, has_others=bool(unread))
+    families, unread = group_texts(wheres, skip=[bool(xpath) for xpath in xpaths])
+    tabular, small = _choose(families, has_others=bool(unread))
     filters = table["channel"].combine_chunks().dictionary_encode()
-    sheets = tuple(to_sheet(signature, members, filters) for signature, members in chosen.items())
+    by_signature: dict[Signature, list[ClauseColumns]] = {}
+    has_alternatives = np.zeros(len(table), np.bool_)
+    for family in tabular:
+        has_alternatives[family.places] = len(family.clauses) > 1
+        for clause in family.clauses:
+            columns = to_columns(family, clause)
+            by_signature.setdefault(clause.signature, []).append(columns)
     trees = [tree for family in small for tree in trees_of(family)]
     texts = [(wheres[place], xpaths[place]) for place in unread]
     for place, tree in zip(unread, parse_all(texts), strict=True):
         if isinstance(tree, PredicateError):
             raise RegistrationError(table["key"][place].as_py(), tree.summary)
         trees.append((place, tree))
-    others = tuple(_others(trees, table))
-    nodes = [node for each in others for node in walk(each.tree)]
     return PredicateSet(
         _digest(table),
         table["key"].combine_chunks(),
-        sheets,
-        others,
-        frozenset(node.name for node in nodes if isinstance(node, Attribute)),
-        any(isinstance(node, PathTest | XPath) for node in nodes),
+        tuple(build_table(signature, parts, filters) for signature, parts in by_signature.items()),
+        tuple(_indexed(trees, table)),
+        has_alternatives,
     )
 
 
@@ -160,27 +194,24 @@ def _checked(table: pa.Table) -> pa.Table:
 
 
 def _choose(
-    families: Sequence[Family], *, has_others: bool
-) -> tuple[dict[Signature, list[Family]], list[Family]]:
-    """Choose families for sheets, by signature, and those left to the index."""
-    by_signature: dict[Signature, list[Family]] = {}
+    families: Sequence[PatternFamily], *, has_others: bool
+) -> tuple[list[PatternFamily], list[PatternFamily]]:
+    """Divide families into those for the largest tables and those left to the index."""
+    sizes: Counter[Signature] = Counter()
     for family in families:
-        by_signature.setdefault(signature_of(family), []).append(family)
-    sizes = {
-        signature: sum(len(member.places) for member in members)
-        for signature, members in by_signature.items()
-    }
-    ranked = sorted(by_signature, key=lambda signature: -sizes[signature])
-    least = _WORTHWHILE if has_others or len(ranked) > MAX_SHEETS else 1
-    chosen = [signature for signature in ranked[:MAX_SHEETS] if sizes[signature] >= least]
-    rest = [member for each in ranked if each not in chosen for member in by_signature[each]]
-    return {signature: by_signature[signature] for signature in chosen}, rest
+        for clause in family.clauses:
+            sizes[clause.signature] += len(family.places)
+    least = _MIN_CLAUSES if has_others or len(sizes) > MAX_TABLES else 1
+    chosen = {signature for signature, size in sizes.most_common(MAX_TABLES) if size >= least}
+    is_chosen = [chosen.issuperset(each.signature for each in one.clauses) for one in families]
+    others = compress(families, map(not_, is_chosen))
+    return [*compress(families, is_chosen)], [*others]
 
 
-def _others(trees: Iterable[tuple[int, Expr]], table: pa.Table) -> Iterator[Other]:
+def _indexed(trees: Iterable[tuple[int, Expr]], table: pa.Table) -> Iterator[IndexedPredicate]:
     channels, importance = table["channel"], table["importance"]
     for place, tree in trees:
-        yield Other(place, channels[place].as_py(), importance[place].as_py(), tree)
+        yield IndexedPredicate(place, channels[place].as_py(), importance[place].as_py(), tree)
 
 
 def _digest(table: pa.Table) -> str:

@@ -14,15 +14,15 @@ from typing import Final
 
 from accord.core.model.errors import AccordError
 from accord.pipeline import durable_files
-from accord.pipeline.bulk.compiling import PredicateSet
-from accord.pipeline.bulk.storing import pack, unpack_file
+from accord.pipeline.bulk.packed_sets import PackError, pack, unpack_file
+from accord.pipeline.bulk.predicate_compiler import PredicateSet
 
 _SUFFIX: Final = ".predicates"
-_KEPT: Final = 3  # versions; a reader may be about to open an older one
+_MAX_VERSIONS: Final = 3  # versions; a reader may be about to open an older one
 
 
 class FolderError(AccordError):
-    """The directory holds no predicates."""
+    """The directory holds no predicates, or some that can't be read."""
 
 
 class PredicateFolder:
@@ -38,7 +38,7 @@ class PredicateFolder:
         number = self._latest() + 1
         while not durable_files.create(self._file(number), data):
             number += 1
-        self._tidy(number)
+        self._remove_old(number)
         return number
 
     def latest(self) -> int:
@@ -51,7 +51,10 @@ class PredicateFolder:
         )
 
     def read(self, number: int) -> PredicateSet:
-        return unpack_file(self._file(number))
+        try:
+            return unpack_file(self._file(number))
+        except PackError as error:
+            raise FolderError(f"{self._file(number)}: {error}") from None
 
     def _latest(self) -> int:
         return max(self._numbers(), default=0)
@@ -64,9 +67,9 @@ class PredicateFolder:
         stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
         return [int(stem) for stem in stems if stem.isdigit()]
 
-    def _tidy(self, latest: int) -> None:
+    def _remove_old(self, latest: int) -> None:
         for number in self._numbers():
-            if number <= latest - _KEPT:
+            if number <= latest - _MAX_VERSIONS:
                 with suppress(FileNotFoundError):
                     self._file(number).unlink()
 
