@@ -1,4 +1,4 @@
-"""What the pipeline does, done on the cluster at a given address: archive, query, brokering.
+"""What the pipeline does, on the cluster at a given address: archive, query, report, brokering.
 
     python -m tests.pipeline.cluster_work spark://127.0.0.1:7077 FOLDER
 
@@ -14,16 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from tests.pipeline.journals import ledger_record, records, write_journal
+from tests.pipeline.journals import START_MS, ledger_record, records, write_journal
 
-from accord.core.queries.messages import EventQuery, PageQuery, StartPipeline
+from accord.core.queries.messages import (
+    EventQuery,
+    PageQuery,
+    StartPipeline,
+    WatchedPredicate,
+)
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.attributes import TYPES
 from accord.pipeline.bulk_brokering import PredicateFolder, Registered, compile_set, match
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.report import make_report
 from accord.pipeline.session import is_connect, open_session
-from accord.pipeline.tables import events
+from accord.pipeline.tables import events, ledger
 from accord.pipeline.tail import Tail
 
 EVENTS = 5_000
@@ -47,7 +54,8 @@ def main(url: str, folder: Path) -> dict[str, Any]:
     spark = open_session(start)
     try:
         found = {"executors": _executors(spark), "archived": _archive(spark, start)}
-        return found | {"query": _query(spark, start), "matches": _match(spark, start, folder)}
+        found |= {"query": _query(spark, start), "report": _report(spark, start)}
+        return found | {"matches": _match(spark, start, folder)}
     finally:
         spark.stop()
 
@@ -87,6 +95,24 @@ def _query(spark: SparkSession, start: StartPipeline) -> list[int]:
     )
     ask = EventQuery(channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'")
     return [event.number for event in queries.page(PageQuery(id=1, ask=ask)).events]
+
+
+def _report(spark: SparkSession, start: StartPipeline) -> list[int]:
+    """How many events are kept and match: without predicates, with a broken one, and with two."""
+    kept, outcomes = (
+        events(spark, start.archive, None, start.declared),
+        ledger(spark, start.archive),
+    )
+    declared = {name: TYPES[kind] for name, kind in start.declared.items()}
+    low = WatchedPredicate("uav/#", "altitude_m < 100", "")
+    broken = WatchedPredicate("uav/#", "altitude_m <", "")
+    span = {"since_ms": START_MS, "until_ms": START_MS + 86_400_000}
+    counts = []
+    for watched in ((), (broken,), (low, broken)):
+        report = make_report(kept, outcomes, watched, node=_NODE, declared=declared, **span)
+        counts.append(report.kept)
+        counts += [use.matched for use in report.predicates]
+    return counts
 
 
 def _match(spark: SparkSession, start: StartPipeline, folder: Path) -> dict[str, list[int]]:

@@ -47,4 +47,6 @@ def test_archive_query_and_brokering_run_on_a_cluster(
     low = [number for number in uav_1 if number % 1_000 < 100]
     listed = [number for number in uav_1 if number % 1_000 in (8, 15)]
     assert found["query"] == low
+    below_100 = sum(number % 1_000 < 100 for number in range(EVENTS))
+    assert found["report"] == [EVENTS, EVENTS, EVENTS, below_100]
     assert found["matches"] == {"plain": sorted(low * 2), "other": sorted(listed * 2)}

@@ -85,8 +85,8 @@ def matches(
     when = (F.lit(0) if slot is None else slot).cast("int").alias("_slot")
     schema = "index int, slot int, seen long, matched long, bytes long"
     counted = events.select(*columns, size, when).mapInArrow(counting, schema)
-    # Covers the case of no events, and so no tasks.
-    nothing = events.sparkSession.createDataFrame(counting.nothing())
+    # Covers the case of no events, and so no tasks. Spark Connect infers no schema without rows.
+    nothing = events.sparkSession.createDataFrame(counting.nothing(), schema)
     return (
         counted.unionByName(nothing)
         .groupBy("index", "slot")
