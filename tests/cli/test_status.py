@@ -115,6 +115,12 @@ class TestScreen:
                 ),
                 ": it ended with code 1: no luck Traceback no luck",
             ),
+            (
+                PipelineStatus(
+                    state="ready", spark_ui="http://127.0.0.1:4040", event_log="file:/events"
+                ),
+                "Spark's page: http://127.0.0.1:4040 Spark's event logs: file:/events",
+            ),
         ],
     )
     def test_the_pipeline(self, pipeline: PipelineStatus, words: str) -> None:

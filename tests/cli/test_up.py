@@ -25,6 +25,7 @@ from accord.config.settings import (
     PipelineSettings,
     PoliciesSettings,
 )
+from accord.core.queries.spark_settings import SparkSettings
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings
 from accord.runtime.pipeline import Pipeline, PipelineOptions
@@ -95,10 +96,12 @@ def test_the_configured_policies_reach_the_node() -> None:
 def test_the_configured_pipeline_reaches_the_node() -> None:
     assert node_settings(Config(pipeline=PipelineSettings(enabled=False))).pipeline is None
     keep = KeepSettings(channels=("a",), attributes={"x": "float"})
-    settings = PipelineSettings(spark="yarn", archive="b", retain_s=60)
+    spark = SparkSettings(master="yarn", settings={"spark.executor.cores": "2"})
+    settings = PipelineSettings(spark=spark, archive="b", retain_s=60)
     options = node_settings(Config(keep=(keep,), pipeline=settings), has_demo=True).pipeline
     assert options is not None
     assert (options.spark, options.archive, options.retain_ms) == ("yarn", Path("b"), 60_000)
+    assert options.spark_settings == {"spark.executor.cores": "2"}
     assert options.declared == {"x": "float"}
 
 

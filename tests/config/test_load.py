@@ -8,6 +8,7 @@ from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
 from accord.config.settings import AnonymousSettings, KeepSettings, ListenSettings, PipelineSettings
+from accord.core.queries.spark_settings import SparkSettings
 from accord.core.router.rights import EVERYTHING, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
 from accord.runtime.addresses import SocketAddress
@@ -17,6 +18,7 @@ HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("se
 USER = f"[users.ann]\npassword = '{HASH}'\n"
 LOOPBACK = "127.0.0.1"
 _AB = KeepSettings(channels=("a", "b/+"), attributes={"altitude_m": "float", "platform": "string"})
+SPARK = "[pipeline.spark]\nmaster = 'yarn'\n"
 KEEP = "[[keep]]\nchannels = 'a'\nattributes"
 
 
@@ -69,7 +71,7 @@ def test_a_whole_file() -> None:
     assert config.keep == (KeepSettings(channels=("report/#",)), _AB)
     assert config.declared == {"altitude_m": "float", "platform": "string"}
     assert config.pipeline == PipelineSettings(
-        spark="spark://head:7077", archive="old", retain_s=7_776_000
+        spark=SparkSettings(master="spark://head:7077"), archive="old", retain_s=7_776_000
     )
     assert config.kept_channels == ("report/#", "a", "b/+")
     assert config.users == (
@@ -142,6 +144,27 @@ def test_a_whole_file() -> None:
         (
             "[pipeline]\nspark = 'head:7077'",
             "2: pipeline.spark: expected spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn",
+        ),
+        ("pipeline.spark = 3", "1: pipeline.spark: expected a table, or spark://HOST:PORT"),
+        (
+            "[pipeline.spark]\nmaster = 'head:7077'",
+            "2: pipeline.spark.master: expected spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn",
+        ),
+        ("[pipeline.spark]\nmaster = 3", "2: pipeline.spark.master: expected spark://HOST:PORT"),
+        (f"{SPARK}'executor.memory' = '4g'", "expected master, or a setting of Spark such as"),
+        (f"{SPARK}'spark.a' = [1]", "3: pipeline.spark.'spark.a': expected a string, a number"),
+        (
+            f"{SPARK}'spark.driver.memory' = '4g'",
+            "3: pipeline.spark.'spark.driver.memory': expected as `memory_mb` under [pipeline]",
+        ),
+        (
+            f"{SPARK}spark.sql.session.timeZone = 'CET'",
+            "3: pipeline.spark.spark.sql.session.timeZone: the pipeline sets it: days of",
+        ),
+        (f"{SPARK}spark.a.b = 1\n'spark.a.b' = 2", "4: pipeline.spark.'spark.a.b': expected only"),
+        (
+            "[pipeline.spark]\nmaster = 'sc://h'\n'spark.executor.memory' = '4g'",
+            "3: pipeline.spark.'spark.executor.memory': expected settings of spark.sql only",
         ),
         ("pipeline.interval_ms = 1", "1: pipeline.interval_ms: expected 50 to 3600000, got 1"),
         ("pipeline.enabled = 1", "1: pipeline.enabled: expected true or false, got 1"),
@@ -384,7 +407,24 @@ def test_the_journal_gets_its_options() -> None:
     "url", ["", "local", "local[4]", "local[*]", "yarn", "spark://h:7077", "sc://h:15002/;x=1"]
 )
 def test_where_spark_may_run(url: str) -> None:
-    assert parse("[pipeline]\nspark = 'yarn'", spark=url).pipeline.spark == url
+    assert parse("[pipeline]\nspark = 'yarn'", spark=url).pipeline.spark.master == url
+
+
+def test_settings_of_spark_with_and_without_quotes() -> None:
+    text = f"{SPARK}'spark.executor.memory' = '4g'\nspark.speculation = true\nspark.task.cpus = 2"
+    settings = {
+        "spark.executor.memory": "4g",
+        "spark.speculation": "true",
+        "spark.task.cpus": "2",
+    }
+    assert parse(text).pipeline.spark == SparkSettings(master="yarn", settings=settings)
+    url = "spark://h:7077"  # the option replaces only the master
+    assert parse(text, spark=url).pipeline.spark == SparkSettings(master=url, settings=settings)
+
+
+def test_values_of_spark_settings_are_never_shown() -> None:
+    (mistake,) = mistakes(f"{SPARK}'spark.authenticate.secret' = ['hidden']")
+    assert "hidden" not in mistake
 
 
 def test_where_spark_can_not_run_is_told_with_the_option() -> None:

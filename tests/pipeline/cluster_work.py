@@ -53,7 +53,7 @@ def main(url: str, folder: Path) -> dict[str, Any]:
     )
     spark = open_session(start)
     try:
-        found = {"executors": _executors(spark), "archived": _archive(spark, start)}
+        found: dict[str, Any] = {"executors": _executors(spark), "archived": _archive(spark, start)}
         found |= {"query": _query(spark, start), "report": _report(spark, start)}
         return found | {"matches": _match(spark, start, folder)}
     finally:
@@ -106,10 +106,17 @@ def _report(spark: SparkSession, start: StartPipeline) -> list[int]:
     declared = {name: TYPES[kind] for name, kind in start.declared.items()}
     low = WatchedPredicate("uav/#", "altitude_m < 100", "")
     broken = WatchedPredicate("uav/#", "altitude_m <", "")
-    span = {"since_ms": START_MS, "until_ms": START_MS + 86_400_000}
     counts = []
     for watched in ((), (broken,), (low, broken)):
-        report = make_report(kept, outcomes, watched, node=_NODE, declared=declared, **span)
+        report = make_report(
+            kept,
+            outcomes,
+            watched,
+            since_ms=START_MS,
+            until_ms=START_MS + 86_400_000,
+            node=_NODE,
+            declared=declared,
+        )
         counts.append(report.kept)
         counts += [use.matched for use in report.predicates]
     return counts

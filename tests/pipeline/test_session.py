@@ -67,6 +67,24 @@ def test_settings_differ_for_clusters(tmp_path: Path) -> None:
     assert (tmp_path / "log4j2.properties").read_text().count(str(tmp_path / "spark.log")) == 2
 
 
+def test_given_settings_replace_those_of_the_pipeline(tmp_path: Path) -> None:
+    given = {
+        "spark.ui.enabled": "true",
+        "spark.executor.memory": "4g",
+        "spark.driver.extraJavaOptions": "-Da=b",
+        "spark.eventLog.enabled": "true",
+    }
+    start = StartPipeline(
+        node="denver", journal="", archive="", work=str(tmp_path), spark_settings=given
+    )
+    found = settings(start, "local[*]")
+    assert (found["spark.ui.enabled"], found["spark.executor.memory"]) == ("true", "4g")
+    assert found["spark.driver.extraJavaOptions"].endswith(" -Da=b")
+    assert "log4j2.configurationFile" in found["spark.driver.extraJavaOptions"]
+    assert found["spark.eventLog.dir"] == (tmp_path / "spark-events").as_uri()
+    assert (tmp_path / "spark-events").is_dir()
+
+
 def test_a_missing_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match="apt install openjdk-17-jre-headless"):

@@ -206,6 +206,7 @@ def _facts(statistics: Statistics) -> Iterator[tuple[str, Cell]]:
         yield "pipeline", _pipeline(statistics.pipeline)
         if statistics.pipeline.state == "ready" and statistics.pipeline.problem:
             yield "", Text(safe(statistics.pipeline.problem), "yellow")
+        yield from (("", line) for line in _spark_links(statistics.pipeline))
         yield from (("", line) for line in _last_end(statistics.pipeline))
 
 
@@ -234,6 +235,12 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     words = f"ready ({safe(pipeline.build)}), {lag}, {rates}; archive {archive}; "
     words += f"{pipeline.queries:,} answered"
     return Text(words)
+
+
+def _spark_links(pipeline: PipelineStatus) -> Iterator[Text]:
+    for name, link in (("page", pipeline.spark_ui), ("event logs", pipeline.event_log)):
+        if link and pipeline.state == "ready":
+            yield Text(f"Spark's {name}: {safe(link)}")
 
 
 def _last_end(pipeline: PipelineStatus) -> Iterator[Text]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
 from accord.config.settings import ChannelSettings, Config, NetSettings
 from accord.config.toml_lines import Path
 from accord.core.model.channels import problem_with_filter
 from accord.core.queries.messages import problems_among
+from accord.core.queries.spark_settings import problem_on_master
 from accord.runtime.addresses import WEBSOCKET_TLS, SocketAddress
 
 ENCRYPTED = ("mqtts", "websockets", "https")
-_SPARK: Final = re.compile(r"|local(\[[^\]\s]+\])?|yarn|(spark|sc|k8s)://\S+")
-_SPARK_EXPECTED: Final = 'spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn, local[N] or ""'
 
 
 def problems(config: Config) -> Iterator[tuple[Path, str]]:
@@ -24,9 +21,10 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
     yield from _problems_with_users(config)
     yield from _problems_with_sizes(config)
     yield from _problems_with_declared(config)
-    if not _SPARK.fullmatch(config.pipeline.spark):
-        got = config.pipeline.spark[:60]
-        yield ("pipeline", "spark"), f"expected {_SPARK_EXPECTED}, got {got!r}"
+    spark = config.pipeline.spark
+    for name in spark.settings:
+        if problem := problem_on_master(name, spark.master):
+            yield ("pipeline", "spark", name), problem
     yield from _problems_with_net(config)
     if config.keep and not config.node.data:
         yield ("keep",), "expected a data directory in node.data (or --data)"

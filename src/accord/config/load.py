@@ -18,6 +18,7 @@ from accord.config.settings import Config
 from accord.config.toml_lines import Path as KeyPath
 from accord.config.toml_lines import TomlLines
 from accord.core.model.errors import file_problem
+from accord.core.queries.spark_settings import problem_with_master
 from accord.runtime.addresses import parse_address
 
 FILE: Final = "accord.toml"
@@ -79,7 +80,7 @@ def _finish(
     given = {name: text for name, text in options.items() if text is not None}
     config = _with_options(config, given, found)
     for path, problem in problems(config):
-        is_option = path[-1] in given and path[0] in ("listen", "node", "pipeline")
+        is_option = path[-1] in given and path[0] in ("listen", "node")
         if is_option:
             found.append(ConfigProblem(f"--{path[-1]}", "", problem))
         else:
@@ -96,7 +97,10 @@ def _with_options(config: Config, given: dict[str, str], found: list[ConfigProbl
             config = replace(config, node=replace(config.node, data=text))
             continue
         if name == "spark":
-            config = replace(config, pipeline=replace(config.pipeline, spark=text))
+            if problem := problem_with_master(text):
+                found.append(ConfigProblem("--spark", "", problem))
+            spark = replace(config.pipeline.spark, master=text)
+            config = replace(config, pipeline=replace(config.pipeline, spark=spark))
             continue
         assert name in listen.__struct_fields__, f"no option {name}"
         address = parse_address(text) if text else None

@@ -60,7 +60,8 @@ def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
         return None
     retain_s = settings.retain_s or (DEMO_RETAIN_S if keeps_demo else 0)
     return PipelineOptions(
-        spark=settings.spark,
+        spark=settings.spark.master,
+        spark_settings=settings.spark.settings,
         archive=Path(settings.archive) if settings.archive else None,
         interval_ms=settings.interval_ms,
         retain_ms=retain_s * 1_000 or None,

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from msgspec import NODEFAULT, Struct, inspect, structs
 
 from accord.config.errors import format_duration, format_size, parse_duration, parse_size
+from accord.config.spark import read_spark
 from accord.config.toml_lines import Path
 from accord.core.model import former_names
 from accord.core.model.channels import problem_with_filter
@@ -64,6 +65,7 @@ class SettingsReader:
             "bandwidth": self._read_bandwidth,
             "bandwidths": self._read_bandwidths,
             "options": self._read_options,
+            "spark": lambda value, path: read_spark(value, path, report),
         }
 
     def read_struct(

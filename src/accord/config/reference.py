@@ -15,6 +15,7 @@ from msgspec import NODEFAULT, Struct, inspect, structs
 
 from accord.config.reader import describe_integer, is_named
 from accord.config.settings import Config
+from accord.core.queries.spark_settings import SparkSettings
 from accord.core.router.rights import EVERYTHING, Allowed, Denied
 from accord.runtime.addresses import SocketAddress
 
@@ -159,6 +160,8 @@ def _toml(name: str, value: object) -> str:
                 f"{key} = {_toml(key, getattr(value, key))}" for key in ("publish", "subscribe")
             )
             return f"{{ {', '.join(inner)} }}"
+        case SparkSettings():
+            return '""'
         case dict():
             assert not value
             return "{}"

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from accord.core.queries.spark_settings import SparkSettings
 from accord.core.router.limits import Limits
 from accord.core.router.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
@@ -215,13 +216,15 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
         True
     )
     spark: Annotated[
-        str,
+        SparkSettings,
         Meta(
-            max_length=1_000,
             description="Where Spark runs: `spark://HOST:PORT`, `sc://HOST:PORT`, `yarn`, "
-            "`k8s://…` or `local[N]`; in the pipeline's own process if left empty.",
+            "`k8s://…` or `local[N]`; in the pipeline's own process if left empty. Or a table, "
+            "[pipeline.spark], with this as `master`, and settings of Spark such as "
+            '"spark.executor.memory" = "4g".',
+            extra={"kind": "spark"},
         ),
-    ] = ""
+    ] = SparkSettings()
     archive: Annotated[
         str,
         Meta(

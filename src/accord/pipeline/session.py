@@ -19,15 +19,18 @@ from pyspark.sql import SparkSession
 
 from accord.core.model.errors import AccordError
 from accord.core.queries.messages import StartPipeline
+from accord.core.queries.spark_settings import CONNECT
 from accord.pipeline.java import find_java
 from accord.pipeline.spark_errors import summary
 
 ARCHIVE_POOL: Final = "archive"
 QUERY_POOL: Final = "query"
 SPARK_LOG: Final = "spark.log"
-CONNECT: Final = "sc://"
 _POOL: Final = "spark.scheduler.pool"
 _LOOPBACK: Final = "127.0.0.1"
+_DRIVER_JAVA: Final = "spark.driver.extraJavaOptions"
+_EVENT_LOG: Final = "spark.eventLog.enabled"
+_EVENT_LOG_FOLDER: Final = "spark.eventLog.dir"
 
 # Settings a session accepts at any time, also through Spark Connect.
 _ALWAYS: Final = {
@@ -139,7 +142,7 @@ def settings(start: StartPipeline, master: str) -> dict[str, str]:
     options = {
         "spark.app.name": f"accord-{start.node}",
         "spark.driver.memory": f"{start.memory_mb}m",
-        "spark.driver.extraJavaOptions": " ".join(
+        _DRIVER_JAVA: " ".join(
             (*_JAVA_OPTIONS, f'"-Dlog4j2.configurationFile={logging.as_uri()}"')
         ),
         "spark.scheduler.allocation.file": f"file://{pools}",  # taken literally, spaces too
@@ -148,7 +151,14 @@ def settings(start: StartPipeline, master: str) -> dict[str, str]:
     }
     if master.startswith("local"):
         options |= _EMBEDDED
-    return options | _AT_START | _ALWAYS
+    given = dict(start.spark_settings)
+    if java_options := given.pop(_DRIVER_JAVA, ""):
+        options[_DRIVER_JAVA] += f" {java_options}"
+    if given.get(_EVENT_LOG) == "true" and _EVENT_LOG_FOLDER not in given:
+        folder = work / "spark-events"
+        folder.mkdir(exist_ok=True)
+        options[_EVENT_LOG_FOLDER] = folder.as_uri()
+    return options | _AT_START | _ALWAYS | given
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -162,6 +172,19 @@ def use_pool(spark: SparkSession, pool: str) -> None:
         spark.sparkContext.setLocalProperty(_POOL, pool)
 
 
+def ui_address(spark: SparkSession) -> str:
+    """Address of Spark's own page; "" if it is off, or that of a Connect server."""
+    return "" if is_connect(spark) else spark.sparkContext.uiWebUrl or ""
+
+
+def event_log(spark: SparkSession) -> str:
+    """The folder of this application's event log, for Spark's history server; "" if off."""
+    if is_connect(spark):
+        return ""
+    conf = spark.sparkContext.getConf()
+    return (conf.get(_EVENT_LOG_FOLDER) or "") if conf.get(_EVENT_LOG) == "true" else ""
+
+
 def java_process(spark: SparkSession) -> int | None:
     """The process of Spark's driver, if we started it."""
     if is_connect(spark):
@@ -173,7 +196,7 @@ def java_process(spark: SparkSession) -> int | None:
 def _connect(start: StartPipeline) -> SparkSession:
     try:
         builder = SparkSession.builder.remote(start.spark)
-        for name, value in _ALWAYS.items():
+        for name, value in (_ALWAYS | start.spark_settings).items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except ImportError as error:

@@ -78,6 +78,7 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
     """Settings from the [pipeline] section of `accord.toml`."""
 
     spark: str = ""
+    spark_settings: dict[str, str] = {}
     archive: Path | None = None  # None: beside the journal
     interval_ms: int = 500
     retain_ms: int | None = None
@@ -598,6 +599,7 @@ class Pipeline:
             archive=str(self.archive.resolve()),
             work=str((self._data / WORK).resolve()),
             spark=options.spark,
+            spark_settings=options.spark_settings,
             interval_ms=options.interval_ms,
             retain_ms=options.retain_ms,
             large_bytes=options.large_bytes,

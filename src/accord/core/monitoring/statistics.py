@@ -131,6 +131,8 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
     problem: str = ""
     spark: str = ""
     spark_version: str = ""
+    spark_ui: str = ""  # address of Spark's own page, if it is on
+    event_log: str = ""  # folder of Spark's event logs, if they are on
     build: str = ""  # as in `core.router.build`
     archive: str = ""
     archived_offset: int = 0

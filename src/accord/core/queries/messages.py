@@ -75,6 +75,7 @@ class StartPipeline(Struct, frozen=True, kw_only=True, tag="start"):
     archive: str
     work: str  # checkpoints, logs, scratch
     spark: str = ""  # a master's address; empty: in the pipeline's own process
+    spark_settings: dict[str, str] = {}  # of Spark itself
     interval_ms: int = 500  # between two batches of the archive
     retain_ms: int | None = None
     large_bytes: int = 1 << 20  # payloads of at least this size are stored in separate files
@@ -251,6 +252,8 @@ class Health(Struct, frozen=True, kw_only=True, tag="health"):
     problem: str = ""  # the last failure, and the remedy
     spark: str = ""  # where it runs
     spark_version: str = ""
+    spark_ui: str = ""  # address of Spark's own page, if it is on
+    event_log: str = ""  # folder of Spark's event logs, if they are on
     build: str = ""
     archived_offset: int = 0  # in the journal; everything before is in the archive
     lag_ms: int = 0  # age of the oldest record not archived
