@@ -1,4 +1,4 @@
-"""A real standalone Spark cluster on this machine's loopback, from the pip package.
+"""A real standalone Spark cluster on this machine's loopback, by `accord spark`.
 
     with SparkCluster(folder) as cluster:
         SparkSession.builder.master(cluster.url)
@@ -12,32 +12,28 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-import pyspark
 from benchmarks.ports import free_port
 
-from accord.pipeline.java import find_java
 from tests.java_options import java_options
 
-_MASTER: Final = "org.apache.spark.deploy.master.Master"
-_SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
-_CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _LOOPBACK: Final = "127.0.0.1"
 _MASTER_READY: Final = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
 _WORKER_READY: Final = re.compile(r"(Successfully registered with master)")
+_DAEMON_MB: Final = 160
+_STOP_S: Final = 60
 JAVA_OPTIONS: Final = f"-XX:+UseSerialGC -XX:-UsePerfData {java_options(sys.prefix)}"
 
 
 class SparkCluster:
-    """`url` is the master's; executors get `memory_mb` and a core each."""
+    """`url` is the master's, the first of `processes`; workers have `memory_mb` and a core each."""
 
     def __init__(
         self, folder: Path, *, workers: int = 2, memory_mb: int = 512, patience_s: float = 120
@@ -46,9 +42,8 @@ class SparkCluster:
         self._folder = folder
         self._workers = workers
         self._memory_mb = memory_mb
-        self._daemon_mb = 160
         self._patience_s = patience_s
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         try:
@@ -63,39 +58,34 @@ class SparkCluster:
 
     def _start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        ports = ("--host", _LOOPBACK, "--port", "0", "--webui-port", "0")
-        log = self._launch("master", _MASTER, *ports)
+        log = self._launch("master", "--port", "0")
         self.url = self._await(log, _MASTER_READY)
         logs = []
         for number in range(self._workers):
-            work = str(self._folder / f"work-{number}")
-            sizes = ("--cores", "1", "--memory", f"{self._memory_mb}m", "--work-dir", work)
-            logs.append(self._launch(f"worker-{number}", _WORKER, *ports, *sizes, self.url))
+            sizes = ("--cores", "1", "--memory-mb", str(self._memory_mb))
+            logs.append(self._launch("worker", self.url, *sizes, name=f"worker-{number}"))
         for log in logs:
             self._await(log, _WORKER_READY)
 
-    def _launch(self, name: str, kind: str, *arguments: str) -> Path:
-        home = Path(pyspark.__file__).parent
-        log = self._folder / f"{name}.log"
+    def _launch(self, kind: str, *arguments: str, name: str = "") -> Path:
+        """Starts `accord spark KIND` with a folder of its own; returns its log."""
+        folder = self._folder / (name or kind)
+        log = folder.with_suffix(".log")
         environment = os.environ | {
             "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
-            "SPARK_DAEMON_MEMORY": f"{self._daemon_mb}m",
-            "JAVA_HOME": find_java(work=self._folder).home,
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": _LOOPBACK,
-            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_DAEMON_MEMORY": f"{_DAEMON_MB}m",
+            "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
         }
+        command = [sys.executable, "-m", "accord", "spark", kind, "--work", str(folder)]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [str(home / "bin" / "spark-class"), kind, *arguments],
+                [*command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=self._folder,
                 env=environment,
-                start_new_session=True,
             )
-        self._processes.append(process)
+        self.processes.append(process)
         return log
 
     def _await(self, log: Path, ready: re.Pattern[str]) -> str:
@@ -105,20 +95,17 @@ class SparkCluster:
             text = log.read_text(errors="replace")
             if found := ready.search(text):
                 return found[1]
-            if any(process.poll() is not None for process in self._processes):
+            if any(process.poll() is not None for process in self.processes):
                 break
             time.sleep(0.05)
         raise RuntimeError(f"{log.name}: not ready\n{log.read_text(errors='replace')[-2000:]}")
 
     def stop(self) -> None:
         """Workers first: they end their executors, which a dead master's would outlive."""
-        for process in reversed(self._processes):
-            _signal(process, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            _signal(process, signal.SIGKILL)
-            process.wait()
-        self._processes = []
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait(_STOP_S)
+        self.processes = []
 
 
 class SparkConnect(SparkCluster):
@@ -126,22 +113,24 @@ class SparkConnect(SparkCluster):
 
     def _start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._daemon_mb = self._memory_mb
         port = free_port()
-        settings = {
-            "spark.connect.grpc.binding.address": _LOOPBACK,
-            "spark.connect.grpc.binding.port": str(port),
-            "spark.ui.enabled": "false",
-        }
-        options = ["--master", f"local[{self._workers}]", "--class", _CONNECT]
-        for name, value in settings.items():
-            options += ["--conf", f"{name}={value}"]
-        log = self._launch("connect", _SUBMIT, *options, "spark-internal")
+        options = ["--spark", f"local[{self._workers}]", "--memory-mb", str(self._memory_mb)]
+        log = self._launch("connect", *options, "--port", str(port))
         self._await(log, re.compile(f"(Spark Connect server started at: .*:{port})"))
         self.url = f"sc://{_LOOPBACK}:{port}"
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """To the process and all it has started; the group may be there without its leader."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+class RunningProcess(NamedTuple):
+    number: int
+    parent: int
+    session: int
+
+
+def processes() -> Iterator[RunningProcess]:
+    """All processes of this machine that have not ended."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            number, _, rest = path.read_text().partition(" ")
+            state, parent, _, session = rest.rpartition(")")[2].split()[:4]
+            if state != "Z":
+                yield RunningProcess(int(number), int(parent), int(session))

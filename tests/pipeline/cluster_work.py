@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import START_MS, ledger_record, records, write_journal
+from tests.spark_cluster import JAVA_OPTIONS
 
 from accord.core.queries.messages import (
     EventQuery,
@@ -34,9 +35,17 @@ from accord.pipeline.tables import events, ledger
 from accord.pipeline.tail import Tail
 
 EVENTS = 5_000
+EXECUTOR_MB = 480
 _NODE = "node"
 _DECLARED = {"altitude_m": "integer"}
 _PATIENCE_S = 120
+# Small executors, and all of it on loopback.
+_SETTINGS = {
+    "spark.executor.memory": f"{EXECUTOR_MB}m",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 
 
 def main(url: str, folder: Path) -> dict[str, Any]:
@@ -48,6 +57,7 @@ def main(url: str, folder: Path) -> dict[str, Any]:
         archive=str(folder / "archive"),
         work=str(folder / "work"),
         spark=url,
+        spark_settings={} if url.startswith("sc://") else _SETTINGS,
         memory_mb=512,
         declared=_DECLARED,
     )

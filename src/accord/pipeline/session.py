@@ -122,6 +122,10 @@ def open_session(start: StartPipeline) -> SparkSession:
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    else:
+        # Without PYSPARK_PYTHON, Spark runs the first `python3`, here and at each worker.
+        folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+        os.environ["PATH"] = os.pathsep.join(folders)
     options = settings(start, master)
     (work / "scratch").mkdir(exist_ok=True)
     try:
