@@ -116,7 +116,7 @@ class Process:
             except Exception:
                 _log.exception("health report: failed")
             if self._service.is_broken:
-                self._fail(AccordError("Spark's Java process ended"), RETRY)
+                self._fail(AccordError(self._service.why_broken()), RETRY)
 
     def _fail(self, error: Exception, code: int) -> None:
         if self._ending.is_set():

@@ -50,6 +50,7 @@ from accord.pipeline import tables
 from accord.pipeline.archive_job import ArchiveJob, BatchDone
 from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.attributes import TYPES, Declared
+from accord.pipeline.cluster_watch import ClusterWatch
 from accord.pipeline.exports import export
 from accord.pipeline.histogram import HistogramEngine
 from accord.pipeline.housekeeping import Housekeeping, now_ms
@@ -63,7 +64,7 @@ from accord.pipeline.query_engine import QueryEngine
 from accord.pipeline.query_scheduler import QueryJob, QueryScheduler
 from accord.pipeline.report import make_report
 from accord.pipeline.scan_plan import RemainingQuery, ScanRange
-from accord.pipeline.session import is_connect, open_session
+from accord.pipeline.session import event_log, is_connect, open_session, ui_address
 from accord.pipeline.spark_errors import summary
 from accord.pipeline.tables import EVENTS, LOST, FileEntry, arrow_events
 from accord.pipeline.tail import Tail
@@ -197,6 +198,7 @@ class PipelineService:
         self._measurements = MeasurementPublisher()
         self._watched: tuple[WatchedPredicate, ...] = ()
         self._health = Health()
+        self._cluster = ClusterWatch(start)
         self._spark: SparkSession | None = None
         self._lookup: ArchiveLookup | None = None
         self._engine: QueryEngine | None = None
@@ -209,8 +211,10 @@ class PipelineService:
         """Start everything; JavaError, SessionError or TablesError if that fails."""
         start = self._start
         tables.check_declared(start.declared)
+        self._cluster.await_connection()
         spark = open_session(start)
         self._spark = spark
+        self._cluster.await_executors(spark)
         self._lookup = ArchiveLookup(spark, start.archive)
         sources = (self._lookup, self._manifest, Tail(start.journal, start.declared))
         self._engine = QueryEngine(*sources, node=start.node, journal=start.journal)
@@ -227,6 +231,8 @@ class PipelineService:
             state="ready",
             spark=start.spark.partition(";")[0] or "embedded",
             spark_version=spark.version,
+            spark_ui=ui_address(spark),
+            event_log=event_log(spark),
             build=BUILD,
         )
         self.tick()
@@ -264,6 +270,7 @@ class PipelineService:
         """Once a second: report health, and check what runs."""
         self._scheduler.expire()
         self._check_java()
+        self.is_broken |= self._cluster.is_lost
         self._send(self.health())
         if measured := self._measurements.fresh(now_ms=now_ms()):
             self._send(measured)
@@ -273,7 +280,9 @@ class PipelineService:
         return self._probe.sample(
             msgspec.structs.replace(
                 self._health,
-                problem=self._health.problem or (archive.problem if archive else ""),
+                problem=self._health.problem
+                or self._cluster.problem
+                or (archive.problem if archive else ""),
                 compactions=housekeeping.compactions if housekeeping else 0,
                 queries=self._scheduler.completed,
                 queries_running=self._scheduler.running,
@@ -281,12 +290,18 @@ class PipelineService:
             )
         )
 
+    def why_broken(self) -> str:
+        return self._cluster.problem if self._cluster.is_lost else "Spark's Java process ended"
+
     def fail(self, problem: str) -> None:
         self._health = msgspec.structs.replace(self._health, state="failed", problem=problem)
         self._send(self.health())
 
     def close(self, timeout_s: float) -> None:
         """Stop what runs, then Spark, within about this time."""
+        self._cluster.stop()
+        if self._cluster.is_lost:
+            return  # nobody is there to be told
         self._health = msgspec.structs.replace(self._health, state="stopping")
         until_s = time.monotonic() + timeout_s
         if self._housekeeping is not None:
@@ -384,4 +399,4 @@ class PipelineService:
             return
         process = getattr(spark.sparkContext._gateway, "proc", None)
         is_over = process is not None and process.poll() is not None
-        self.is_broken = is_over or (self._archive is not None and self._archive.is_broken)
+        self.is_broken |= is_over or (self._archive is not None and self._archive.is_broken)

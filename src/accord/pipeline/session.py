@@ -10,10 +10,13 @@ all tasks of the other. A thread selects its pool with `use_pool`.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -28,6 +31,9 @@ QUERY_POOL: Final = "query"
 SPARK_LOG: Final = "spark.log"
 _POOL: Final = "spark.scheduler.pool"
 _LOOPBACK: Final = "127.0.0.1"
+_LOG_BYTES: Final = 1 << 18
+_KILLED: Final = re.compile(r"Application has been killed\. Reason: (.{1,300})")
+_STOPPED: Final = "stopped SparkContext"
 _DRIVER_JAVA: Final = "spark.driver.extraJavaOptions"
 _EVENT_LOG: Final = "spark.eventLog.enabled"
 _EVENT_LOG_FOLDER: Final = "spark.eventLog.dir"
@@ -134,7 +140,8 @@ def open_session(start: StartPipeline) -> SparkSession:
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except Exception as error:  # from Spark, Py4J, or sockets when Java has exited
-        raise SessionError(_summary(error), place=master) from error
+        problem = stop_reason(start.work) if _STOPPED in str(error) else _summary(error)
+        raise SessionError(problem, place=master) from error
 
 
 def settings(start: StartPipeline, master: str) -> dict[str, str]:
@@ -174,6 +181,20 @@ def use_pool(spark: SparkSession, pool: str) -> None:
     """Assign this thread's Spark jobs to this pool from now on."""
     if not is_connect(spark):
         spark.sparkContext.setLocalProperty(_POOL, pool)
+
+
+def stop_reason(work: str) -> str:
+    """What Spark logged when it last ended an application."""
+    with suppress(OSError), (Path(work) / SPARK_LOG).open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
+        if found := _KILLED.findall(log.read().decode(errors="replace")):
+            return str(found[-1]).strip()
+    return f"see {SPARK_LOG} in {work}, and the master's page"
+
+
+def has_java() -> bool:
+    """Whether Java runs for a session that is open, or being opened."""
+    return getattr(SparkContext, "_gateway", None) is not None
 
 
 def ui_address(spark: SparkSession) -> str:
