@@ -21,7 +21,7 @@ def test_a_connect_server_that_comes_and_goes(
     pipeline: Pipeline, world: World, tmp_path: Path
 ) -> None:
     port = free_port()
-    pipeline.send(start(world, tmp_path, f"sc://127.0.0.1:{port};token=secret"))
+    pipeline.send(start(world, tmp_path, f"sc://127.0.0.1:{port}/;user_id=secret"))
     pipeline.wait_for(lambda health: "can't be reached (Connection refused)" in health.problem)
     assert pipeline.health.state == "starting"
     assert "accord spark connect" in pipeline.health.problem

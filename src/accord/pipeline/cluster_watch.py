@@ -38,7 +38,7 @@ class ClusterWatch:
         self.problem = ""
         self.is_lost = False
         self._start = start
-        self._place = start.spark.partition(";")[0]
+        self._place = start.spark.partition(";")[0].rstrip("/")
         self._addresses = probes.addresses(start.spark)
         self._spark: SparkSession | None = None
         self._is_looking = False  # whether a task looks at the folders
