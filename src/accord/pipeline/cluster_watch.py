@@ -51,9 +51,9 @@ class ClusterWatch:
     def await_connection(self) -> None:
         """Wait until something listens where Spark should be; then watch."""
         while problem := probes.connection_problem(self._addresses):
-            self._tell(Signs(unreachable=problem))
+            self._report(Signs(unreachable=problem))
             self._stopping.wait(_WAIT_S)
-        self._tell(Signs())
+        self._report(Signs())
         self._working_s = time.monotonic()
         if self._place and not self._place.startswith("local"):
             threading.Thread(target=self._watch, name="cluster", daemon=True).start()
@@ -80,13 +80,13 @@ class ClusterWatch:
             self._found = Signs(failure=summary(error))
         self._is_looking = False
         self._working_s = time.monotonic()
-        self._tell(self._found)
+        self._report(self._found)
         return not self._found.folders and not self._found.failure
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._pause_s()):
             try:
-                self._tell(self._signs())
+                self._report(self._signs())
             except Exception as error:  # from Py4J when Java has exited, which is noticed elsewhere
                 _log.info("cluster: can't be read: %s", summary(error))
 
@@ -101,7 +101,7 @@ class ClusterWatch:
             try:
                 self._spark.conf.get("spark.sql.session.timeZone")
             except Exception as error:  # from gRPC, or of a session that the server forgot
-                self._tell(Signs(stopped=summary(error)))
+                self._report(Signs(stopped=summary(error)))
                 return
             self._answered_s = time.monotonic()
 
@@ -132,7 +132,7 @@ class ClusterWatch:
             executor_cores=executor_cores,
         )
 
-    def _tell(self, signs: Signs) -> None:
+    def _report(self, signs: Signs) -> None:
         problem = diagnose(self._place, signs)
         if self.is_lost:
             return  # what ended it counts
