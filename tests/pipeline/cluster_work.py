@@ -41,7 +41,7 @@ _NODE = "node"
 _DECLARED = {"altitude_m": "integer"}
 _PATIENCE_S = 120
 # Small executors, and all of it on loopback.
-_SETTINGS = {
+SETTINGS = {
     "spark.executor.memory": f"{EXECUTOR_MB}m",
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
@@ -58,7 +58,7 @@ def main(url: str, folder: Path) -> dict[str, Any]:
         archive=str(folder / "archive"),
         work=str(folder / "work"),
         spark=url,
-        spark_settings={} if url.startswith("sc://") else _SETTINGS,
+        spark_settings={} if url.startswith("sc://") else SETTINGS,
         memory_mb=512,
         declared=_DECLARED,
     )

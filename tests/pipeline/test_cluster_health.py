@@ -23,20 +23,17 @@ ARCHIVE = FolderProblem("w1", "archive", "/data/archive")
     [
         (MASTER, Signs(unreachable="Connection refused"), "accord spark master"),
         (CONNECT, Signs(unreachable="Connection refused"), "accord spark connect"),
-        (
-            MASTER,
-            Signs(opening_s=9),
-            "has not answered for 9 s: check that a Spark master, not its",
-        ),
-        (CONNECT, Signs(silent_s=9), "has not answered for 9 s: check that a Spark Connect server"),
+        (MASTER, Signs(opening_s=13), "check that a Spark master, not its page, of the same"),
+        (CONNECT, Signs(silent_s=9), "does not answer: if this lasts, restart it"),
+        (CONNECT, Signs(opening_s=13), "check that a Spark Connect server, of the same"),
         (MASTER, Signs(stopped="Master removed our application: FAILED"), "ended the pipeline's"),
         (MASTER, Signs(idle_s=9, workers=()), "no workers: start some (accord spark worker spark"),
         (
             MASTER,
             Signs(idle_s=9, workers=(SMALL,), executor_mb=480),
             (
-                "no worker of spark://head:7077 has 480 MB and 1 core free for an executor (at most "
-                "300 MB and 1 core, at w1): start larger workers (accord spark worker --memory-mb)"
+                "no worker of spark://head:7077 has 480 MB and 1 core free for an executor (at "
+                "most 300 MB and 1 core, at w1): start larger workers (accord spark worker"
             ),
         ),
         (MASTER, Signs(idle_s=9, workers=(SMALL, TAKEN)), "8,000 MB and 0 cores, at w2"),
@@ -46,8 +43,8 @@ ARCHIVE = FolderProblem("w1", "archive", "/data/archive")
             MASTER,
             Signs(folders=(ARCHIVE,)),
             (
-                "worker w1 does not see the archive /data/archive: put it on storage that all workers "
-                "share under the same path (such as NFS), and name it with `archive` under [pipeline]"
+                "worker w1 does not see the archive /data/archive: put it on storage that all "
+                "workers share under the same path (such as NFS), and name it with `archive` under"
             ),
         ),
         (

@@ -3199,6 +3199,8 @@ export interface components {
             bytes: number;
             /** @default 0 */
             compactions: number;
+            /** @default  */
+            event_log: string;
             /** @default 0 */
             events: number;
             /** @default 0 */
@@ -3229,6 +3231,8 @@ export interface components {
             rows_per_s: number;
             /** @default  */
             spark: string;
+            /** @default  */
+            spark_ui: string;
             /** @default  */
             spark_version: string;
             /** @default off */

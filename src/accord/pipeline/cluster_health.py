@@ -14,6 +14,7 @@ from msgspec import Struct
 from accord.core.queries.spark_settings import CONNECT
 
 PATIENCE_S: Final = 8.0  # an executor needs a few seconds to start
+OPENING_S: Final = 12.0  # so does Spark in Java
 
 
 class Worker(Struct, frozen=True):
@@ -54,8 +55,10 @@ def diagnose(place: str, signs: Signs) -> str:
         return _unreachable(place, signs.unreachable)
     if signs.stopped:
         return f"the cluster at {place} ended the pipeline's application: {signs.stopped}"
-    if signs.opening_s > PATIENCE_S or signs.silent_s > PATIENCE_S:
-        return _silent(place, max(signs.opening_s, signs.silent_s))
+    if signs.opening_s > OPENING_S:
+        return _slow(place)
+    if signs.silent_s > PATIENCE_S:
+        return _silent(place)
     if signs.idle_s > PATIENCE_S:
         return _without_executors(place, signs)
     if signs.folders:
@@ -74,11 +77,18 @@ def _unreachable(place: str, reason: str) -> str:
     )
 
 
-def _silent(place: str, silent_s: float) -> str:
+def _slow(place: str) -> str:
     what = "a Spark Connect server" if place.startswith(CONNECT) else "a Spark master, not its page"
     return (
-        f"{place} accepts connections but has not answered for {silent_s:.0f} s: check that "
-        f"{what}, of the same version of Spark, listens there and that it is not overloaded"
+        f"Spark takes long to connect to {place}: if this lasts, check that {what}, of the same "
+        "version of Spark, listens there"
+    )
+
+
+def _silent(place: str) -> str:
+    return (
+        f"the Spark Connect server at {place} accepts connections but does not answer: if this "
+        "lasts, restart it (accord spark connect); the pipeline connects again by itself"
     )
 
 
@@ -86,7 +96,7 @@ def _without_executors(place: str, signs: Signs) -> str:
     wanted = f"{signs.executor_mb:,} MB and {_cores(signs.executor_cores)}"
     if signs.workers is None:
         return (
-            f"the cluster at {place} has run no task for {signs.idle_s:.0f} s: check that it has "
+            f"the cluster at {place} runs no tasks: check that it has "
             f"workers with {wanted} free for an executor"
         )
     if not signs.workers:

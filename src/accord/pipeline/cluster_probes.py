@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from accord.core.queries.messages import StartPipeline
 from accord.core.queries.spark_settings import CONNECT
 from accord.pipeline.cluster_health import FolderProblem, Worker
+from accord.pipeline.master_state import free_of_workers
 from accord.pipeline.session import is_connect
 
 STANDALONE: Final = "spark://"
@@ -90,29 +91,12 @@ def needs(spark: SparkSession) -> tuple[int, int]:
     return megabytes, int(cores) if cores.isdecimal() else 1
 
 
-def live_workers(spark: SparkSession, master: str) -> tuple[Worker, ...] | None:
-    """The workers of a standalone master, as its page has them; None if it does not say."""
-    if is_connect(spark) or not master.startswith(STANDALONE):
-        return None
+def workers(spark: SparkSession, master: str) -> tuple[Worker, ...] | None:
+    """The workers of a standalone master; None if it does not say."""
     for place in addresses(master):
-        with suppress(Exception):  # other versions of Spark, or a standby master
-            return tuple(_ask_master(spark, *place))
+        with suppress(Exception):  # from Java: another version of Spark, or a standby master
+            return free_of_workers(spark, *place)
     return None
-
-
-def _ask_master(spark: SparkSession, host: str, port: int) -> Iterator[Worker]:
-    """By Spark's own messages: the address of a master's page is not known here."""
-    context: Any = spark.sparkContext._jsc
-    jvm: Any = spark.sparkContext._jvm
-    kinds = "org.apache.spark.deploy.DeployMessages$"
-    load = jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass
-    ask = load(f"{kinds}RequestMasterState$").getField("MODULE$").get(None)
-    answer = jvm.scala.reflect.ClassTag.apply(load(f"{kinds}MasterStateResponse"))
-    place = jvm.org.apache.spark.rpc.RpcAddress(host, port)
-    endpoint = context.sc().env().rpcEnv().setupEndpointRef(place, "Master")
-    for each in endpoint.askSync(ask, answer).workers():
-        if each.state().toString() == "ALIVE":
-            yield Worker(each.host(), each.coresFree(), each.memoryFree())
 
 
 def folder_problems(spark: SparkSession, start: StartPipeline) -> tuple[FolderProblem, ...]:

@@ -1,7 +1,7 @@
 """Watches the cluster that the pipeline runs on, and says what is wrong with it.
 
 Before Spark is opened it waits for a connection, afterwards for executors that see the folders:
-what comes later would only fail. From then on a thread looks every two seconds. A Connect server
+what comes later would only fail. From then on a thread looks every few seconds. A Connect server
 that is gone, or an application that Spark has ended, is lost: the process ends, and the next one
 waits for the cluster. With Spark in this process there is nothing to watch.
 """
@@ -23,7 +23,8 @@ from accord.pipeline.cluster_health import Signs, diagnose
 from accord.pipeline.session import has_java, is_connect, stop_reason
 from accord.pipeline.spark_errors import summary
 
-_PAUSE_S: Final = 2.0
+_PAUSE_S: Final = 5.0
+_TROUBLE_S: Final = 2.0  # the same while something is wrong
 _WAIT_S: Final = 1.0
 _AGAIN_S: Final = 3.0  # between two looks at the folders while something is wrong there
 _LOST_S: Final = 30.0  # silence of a Connect server
@@ -37,7 +38,7 @@ class ClusterWatch:
         self.problem = ""
         self.is_lost = False
         self._start = start
-        self._place = start.spark.partition(";")[0]
+        self._place = start.spark.partition(";")[0].rstrip("/")
         self._addresses = probes.addresses(start.spark)
         self._spark: SparkSession | None = None
         self._is_looking = False  # whether a task looks at the folders
@@ -50,9 +51,9 @@ class ClusterWatch:
     def await_connection(self) -> None:
         """Wait until something listens where Spark should be; then watch."""
         while problem := probes.connection_problem(self._addresses):
-            self._tell(Signs(unreachable=problem))
+            self._report(Signs(unreachable=problem))
             self._stopping.wait(_WAIT_S)
-        self._tell(Signs())
+        self._report(Signs())
         self._working_s = time.monotonic()
         if self._place and not self._place.startswith("local"):
             threading.Thread(target=self._watch, name="cluster", daemon=True).start()
@@ -79,15 +80,19 @@ class ClusterWatch:
             self._found = Signs(failure=summary(error))
         self._is_looking = False
         self._working_s = time.monotonic()
-        self._tell(self._found)
+        self._report(self._found)
         return not self._found.folders and not self._found.failure
 
     def _watch(self) -> None:
-        while not self._stopping.wait(_PAUSE_S):
+        while not self._stopping.wait(self._pause_s()):
             try:
-                self._tell(self._signs())
+                self._report(self._signs())
             except Exception as error:  # from Py4J when Java has exited, which is noticed elsewhere
                 _log.info("cluster: can't be read: %s", summary(error))
+
+    def _pause_s(self) -> float:
+        is_troubled = self._spark is None or self.problem or self._unreachable
+        return _TROUBLE_S if is_troubled else _PAUSE_S
 
     def _ask(self) -> None:
         """Ask the Connect server something small, again and again; it may take its time."""
@@ -96,7 +101,7 @@ class ClusterWatch:
             try:
                 self._spark.conf.get("spark.sql.session.timeZone")
             except Exception as error:  # from gRPC, or of a session that the server forgot
-                self._tell(Signs(stopped=summary(error)))
+                self._report(Signs(stopped=summary(error)))
                 return
             self._answered_s = time.monotonic()
 
@@ -122,12 +127,12 @@ class ClusterWatch:
         return replace(
             signs,
             idle_s=now_s - self._working_s,
-            workers=probes.live_workers(spark, self._place),
+            workers=probes.workers(spark, self._place),
             executor_mb=executor_mb,
             executor_cores=executor_cores,
         )
 
-    def _tell(self, signs: Signs) -> None:
+    def _report(self, signs: Signs) -> None:
         problem = diagnose(self._place, signs)
         if self.is_lost:
             return  # what ended it counts

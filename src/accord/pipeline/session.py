@@ -228,7 +228,10 @@ def _connect(start: StartPipeline) -> SparkSession:
         problem = f"{summary(error)}; pip install 'pyspark[connect]' helps"
         raise SessionError(problem, place=_place(start.spark)) from error
     except Exception as error:  # from Spark or gRPC
-        raise SessionError(_summary(error), place=_place(start.spark)) from error
+        secrets = start.spark.partition(";")[2]
+        problem = _summary(error)
+        problem = problem.replace(secrets, "…") if secrets else problem
+        raise SessionError(problem, place=_place(start.spark)) from error
 
 
 def _summary(error: BaseException) -> str:
