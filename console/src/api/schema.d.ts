@@ -1402,6 +1402,8 @@ export interface components {
             do: "check";
             /** @default  */
             node: string;
+            /** @default null */
+            rate_hz: number | null;
             /** @default  */
             where: string;
         };
@@ -1811,6 +1813,8 @@ export interface components {
         /** Delivery */
         Delivery: {
             /** @default 0 */
+            deadline_hz: number;
+            /** @default 0 */
             delivered_hz: number;
             /** @default 0 */
             expired_hz: number;
@@ -1872,6 +1876,8 @@ export interface components {
         };
         /** DemandStatus */
         DemandStatus: {
+            /** @default  */
+            answer: string;
             asked_hz: number;
             channel: string;
             client: string;
@@ -1883,17 +1889,23 @@ export interface components {
             /** @default false */
             is_secondary: boolean;
             mode: string;
+            /** @default null */
+            most_hz: number | null;
             /** @default [] */
             needs: components["schemas"]["NeedStatus"][];
             node: string;
             paper_count: components["schemas"]["ReportedInterval"];
             paper_rate_hz: components["schemas"]["ReportedInterval"];
             problems: string[];
+            /** @default null */
+            promised_hz: number | null;
             rate_hz: components["schemas"]["ReportedInterval"];
             share: number;
             /** @default [] */
             shortages: components["schemas"]["ShortageStatus"][];
             state: string;
+            /** @default null */
+            wanted_hz: number | null;
             where: string;
         };
         /** DisconnectClient */
@@ -3946,6 +3958,8 @@ export interface components {
             predicates: number;
             queues: components["schemas"]["Queue"][];
             received: components["schemas"]["Traffic"];
+            /** @default 0 */
+            replaced: number;
             retained_bytes: number;
             retained_messages: number;
             sent: components["schemas"]["Traffic"];
@@ -4473,6 +4487,7 @@ export interface operations {
                 channel: string;
                 where?: string;
                 client?: string;
+                rate_hz?: number;
                 node?: string;
             };
             header?: never;

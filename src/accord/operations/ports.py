@@ -211,7 +211,9 @@ class AdmissionPort(Protocol):
 
     async def show(self) -> AdmissionStatus: ...
 
-    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+    async def check(
+        self, channel: str, where: str, client_: str = "", wanted_hz: float | None = None
+    ) -> DemandStatus:
         """The demand of a subscription; raises AccordError if it is not a valid one."""
 
 

@@ -25,6 +25,7 @@ from accord.core.links.messages import SECONDARY
 from accord.core.links.options import FrameCounts
 from accord.core.model.former_names import current_options
 from accord.core.monitoring.measurement_registry import FAILURE, MeasuredValue, parts_of
+from accord.core.monitoring.verdict import NetFaults
 from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
@@ -396,9 +397,16 @@ class OverlayService:
             children=children,
         )
 
-    def links_down(self) -> list[tuple[str, str]]:
-        """Neighbours without a link, and why."""
-        return [] if self._neighbours is None else self._neighbours.links_down()
+    def net_faults(self) -> NetFaults:
+        """What fails in the network, as far as this node knows; links of its own with the cause."""
+        links_down = [] if self._neighbours is None else self._neighbours.links_down()
+        own = {frozenset((self.overlay.name, neighbour)) for neighbour, _ in links_down}
+        unreachable, failed = self.net_map.faults()
+        return NetFaults(
+            links_down=links_down,
+            unreachable=unreachable,
+            failed_links=[ends for ends in failed if frozenset(ends) not in own],
+        )
 
     def _on_link(self, node: str, is_up: bool) -> None:
         self._broker.context.changes.link_changed(node, is_up=is_up, now_ms=self._clock.now_ms())

@@ -38,7 +38,7 @@ def count_sent(
     if entry.expires_ms > 0 and context.ledger.is_on:
         detail = deadline_detail(entry.expires_ms - received_ms(entry))
     if isinstance(entry, MessageRun):
-        if entry.parts is None:
+        if entry.parts is None and entry.expires_ms <= 0:
             entry.counts.count_delivered(entry.count, entry.size, wait_ms)
         else:
             entry.count_delivered(wait_ms)
@@ -52,6 +52,7 @@ def count_sent(
         if counts is not None:
             counts.count_delivered(1, size, wait_ms)
             counts.late += is_late
+            counts.with_deadline += entry.expires_ms > 0
             counts.shaped += message.shaped_from > 0
     if context.ledger.is_on:
         record_outcome(context, connection, receiver, entry, outcome, size, detail)
