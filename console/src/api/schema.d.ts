@@ -644,6 +644,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/query/attributes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["attributes.list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/query/export": {
         parameters: {
             query?: never;
@@ -1097,6 +1113,13 @@ export interface components {
             late: number;
             node: string;
             source: string;
+        };
+        /** AttributeList */
+        AttributeList: {
+            attributes: string[];
+            events: number;
+            hint: string;
+            unknown: string[];
         };
         /** Behind */
         Behind: {
@@ -2506,6 +2529,24 @@ export interface components {
             do: "list";
             /** @default  */
             node: string;
+        };
+        /** ListAttributes */
+        ListAttributes: {
+            /** @example demo/feeder/+ */
+            channel: string;
+            /** @enum {unknown} */
+            do: "list";
+            /** @default  */
+            node: string;
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default
+             * @example load_mw > 4
+             */
+            where: string;
         };
         /** ListBooks */
         ListBooks: {
@@ -6135,6 +6176,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "attributes.list": {
+        parameters: {
+            query: {
+                channel: string;
+                where?: string;
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttributeList"];
                 };
             };
             default: {

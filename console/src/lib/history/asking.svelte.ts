@@ -38,6 +38,9 @@ export class HistoryQuestion {
   answeredMs = $state(0);
   cost = $state.raw({ files: 0, skipped: 0, bytes: 0, tail: 0, tookMs: 0 });
 
+  /** Why nothing may be found: an attribute of the condition that no event has. */
+  hint = $state('');
+
   readonly view: HistoryView;
   readonly span: Span;
   #window = new PageWindow<HistoryEvent>(sizeOf);
@@ -53,7 +56,10 @@ export class HistoryQuestion {
 
   async start(): Promise<void> {
     await this.#read(PAGE);
-    if (this.answeredMs && !this.problem && !this.#abort.signal.aborted) await this.#count();
+    if (this.answeredMs && !this.problem && !this.#abort.signal.aborted) {
+      if (!this.known && !this.hasMore && this.view.where) void this.#compare();
+      await this.#count();
+    }
   }
 
   /** Stop what is under way; what came stays. */
@@ -188,6 +194,19 @@ export class HistoryQuestion {
       this.#show();
     } catch (error) {
       if (!mine.signal.aborted) this.problem = asProblem(error);
+    }
+  }
+
+  /** Whether events have the attributes of the condition; a remark, so it may fail. */
+  async #compare(): Promise<void> {
+    const { signal } = this.#abort;
+    const { channel, where, since, until } = this.#question();
+    const query = { channel: channel!, where: where!, ...(since && { since }), ...(until && { until }) };
+    try {
+      const found = await api.get('/api/v1/query/attributes', { query, signal });
+      if (!signal.aborted) this.hint = found.hint;
+    } catch {
+      // nothing is said
     }
   }
 
