@@ -68,6 +68,9 @@ class FakePipeline:
         self.hangs: asyncio.Event | None = None
         self.was_cancelled = False
 
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        raise NotImplementedError(since_ms, until_ms, most)
+
     async def ledger(self, number: int, most: int) -> bytes:
         raise NotImplementedError(number, most)
 

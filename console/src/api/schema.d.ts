@@ -452,6 +452,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/net/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["net.archive"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/net/history": {
         parameters: {
             query?: never;
@@ -2284,6 +2300,15 @@ export interface components {
             /** @default  */
             node: string;
         };
+        /** GetNetArchive */
+        GetNetArchive: {
+            /** @enum {unknown} */
+            do: "archive";
+            /** @default  */
+            node: string;
+            since_ms: number;
+            until_ms: number;
+        };
         /** GetNetHistory */
         GetNetHistory: {
             /** @default null */
@@ -2863,6 +2888,14 @@ export interface components {
             free: number | null;
             of: string;
             resource: string;
+        };
+        /** NetArchivePage */
+        NetArchivePage: {
+            from_ms: number;
+            node: string;
+            rows: components["schemas"]["NetRows"];
+            steps: components["schemas"]["NetStepRows"][];
+            until_ms: number;
         };
         /** NetHistoryPage */
         NetHistoryPage: {
@@ -5593,6 +5626,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NetStatus"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "net.archive": {
+        parameters: {
+            query: {
+                since_ms: number;
+                until_ms: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetArchivePage"];
                 };
             };
             default: {

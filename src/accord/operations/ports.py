@@ -268,6 +268,9 @@ class PipelinePort(Protocol):
     async def ledger(self, number: int, most: int) -> bytes:
         """Archived outcomes of an event: `ArchivedEntry`s as msgpack."""
 
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        """Archived changes of the network: times and records as msgpack, the oldest first."""
+
 
 class OtherNodes(Protocol):
     """The other nodes of the network, asked over the overlay."""

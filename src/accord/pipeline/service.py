@@ -35,6 +35,8 @@ from accord.core.queries.messages import (
     HistogramRequest,
     LedgerLookup,
     LedgerReply,
+    NetLookup,
+    NetReply,
     PageQuery,
     QueryFailure,
     ReportReply,
@@ -58,6 +60,7 @@ from accord.pipeline.journal_readers import JournalReader, open_journal
 from accord.pipeline.ledger_lookup import find_outcomes
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.measurement_publisher import MeasurementPublisher
+from accord.pipeline.net_lookup import find_net_records
 from accord.pipeline.pruning import select
 from accord.pipeline.query_checks import InvalidQueryError, check
 from accord.pipeline.query_engine import QueryEngine
@@ -254,6 +257,7 @@ class PipelineService:
                 | ExportRequest()
                 | ReportRequest()
                 | LedgerLookup()
+                | NetLookup()
             ):
                 self._scheduler.put(
                     QueryJob(message.id, message.importance, lambda job: self._answer(job, message))
@@ -322,6 +326,8 @@ class PipelineService:
             return self._report(job, message)
         if isinstance(message, LedgerLookup):
             return self._ledger(job, message)
+        if isinstance(message, NetLookup):
+            return self._net(job, message)
         assert self._engine is not None
         assert self._histograms is not None
         assert self._lookup is not None
@@ -363,6 +369,14 @@ class PipelineService:
         with self._lookup.tagged(job.tag):
             body = find_outcomes(spark, archive, snapshot, asked.number, asked.most)
         return LedgerReply(id=job.id, body=body)
+
+    def _net(self, job: QueryJob, asked: NetLookup) -> FromPipeline:
+        assert self._lookup is not None
+        spark, archive = self._lookup.spark, self._start.archive
+        snapshot = self._manifest.snapshot()
+        with self._lookup.tagged(job.tag):
+            body = find_net_records(spark, archive, snapshot, self._start.node, asked)
+        return NetReply(id=job.id, body=body)
 
     def _measure(self) -> None:
         now = now_ms()

@@ -41,6 +41,8 @@ from accord.core.queries.messages import (
     LedgerLookup,
     LedgerReply,
     MeasuredValues,
+    NetLookup,
+    NetReply,
     Page,
     PageQuery,
     QueryFailure,
@@ -145,7 +147,7 @@ _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
-_Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply)
+_Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply, NetReply)
 
 
 class _Question:
@@ -307,6 +309,11 @@ class Pipeline:
         """Archived outcomes of an event: `ArchivedEntry`s as msgpack. Raises PipelineError."""
         question = LedgerLookup(id=next(self._ids), number=number, most=most)
         return (await self._ask(question, LedgerReply)).body
+
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        """Archived changes of the network, as in `NetReply`. Raises PipelineError."""
+        question = NetLookup(id=next(self._ids), since_ms=since_ms, until_ms=until_ms, most=most)
+        return (await self._ask(question, NetReply)).body
 
     def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
         """Set the predicates whose rates and selectivities are measured."""
@@ -618,6 +625,8 @@ def _key(message: Answerable) -> _Key:
             kind = ("export", message.format)
         case LedgerLookup():
             return ("ledger",)
+        case NetLookup():
+            return ("net",)
         case _:
             kind = ()
     return (*kind, message.ask.channel, message.ask.where, message.ask.xpath)

@@ -51,9 +51,9 @@ def quality_over_time(ledger: DataFrame, *by: str, every_s: int = 3_600) -> Data
 
 
 def outcomes(ledger: DataFrame) -> DataFrame:
-    """The entries about events: not those about links, nodes, or refused subscriptions."""
-    is_subscription = (F.col("number") == 0) & (F.col("publisher") == "")
-    return ledger.where(~F.col("outcome").isin(*STATES) & ~is_subscription)
+    """The entries about events: not those about links and nodes, nor refused subscriptions."""
+    is_other = (F.col("number") == 0) & (F.col("publisher") == "")
+    return ledger.where(~F.col("outcome").isin(*STATES) & ~is_other)
 
 
 def with_delays(ledger: DataFrame) -> DataFrame:
