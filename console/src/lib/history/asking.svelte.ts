@@ -14,6 +14,9 @@ import { PageWindow } from './page_window';
 import { iso, spanOf, type HistoryView, type Span } from './view';
 
 export const PAGE = 100;
+/** For who scrolls on as soon as rows have come. */
+const LARGE_PAGE = 1_000;
+const SOON_MS = 500;
 const WITHIN_MS = 1_000;
 const BUCKETS = 120;
 const AGAIN_MS = 2_000;
@@ -47,6 +50,8 @@ export class HistoryQuestion {
   #abort = new AbortController();
   #restoring: AbortController | undefined;
   #isMoreAsked = false;
+  /** When more came last. */
+  #moreMs = -SOON_MS;
 
   constructor(view: HistoryView) {
     this.view = view;
@@ -97,10 +102,12 @@ export class HistoryQuestion {
     if (this.isReading || this.#isMoreAsked || !this.#window.next) return;
     this.#isMoreAsked = true;
     if (this.#abort.signal.aborted) this.#abort = new AbortController();
+    const isSoon = performance.now() - this.#moreMs < SOON_MS;
     try {
-      await this.#read(PAGE);
+      await this.#read(isSoon ? LARGE_PAGE : PAGE);
     } finally {
       this.#isMoreAsked = false;
+      this.#moreMs = performance.now();
     }
   }
 
