@@ -10,13 +10,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from random import Random
+from statistics import median, quantiles
 from typing import Any, Final
 from urllib.request import urlopen
 
 import accord
+from accord.core.monitoring.ledger import DELIVERED, Ledger, event_id
+from accord.journal.disk import OsDisk
+from accord.journal.ledger_records import encode_ledger, record_of
+from accord.journal.reader import Reader
+from accord.journal.segment_log import SegmentLog
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.slices import SliceJob, write_slice
 from benchmarks.aims import Aim, aims_table
-from benchmarks.archive_queries import NODE, made
+from benchmarks.archive_queries import NODE, Archive, made
 from benchmarks.console import CHROMIUM, FLAGS
 from benchmarks.console_load import HOST
 from benchmarks.options import Options, progress
@@ -36,6 +44,7 @@ EVENTS: Final = 1_000_000
 EVENTS_QUICK: Final = 100_000
 _DAY_MS: Final = 86_400_000
 _ROWS: Final = 100
+_OUTCOMES: Final = 1_000  # in one record
 _CONFIG: Final = f"""
 [node]
 name = "{NODE}"
@@ -72,12 +81,14 @@ def run(options: Options) -> list[Table]:
     events = EVENTS_QUICK if options.is_quick else EVENTS
     aims: list[Aim] = []
     with tempfile.TemporaryDirectory() as folder:
-        made(Path(folder), events, time.time_ns() // 1_000_000 - _DAY_MS)
+        archive = made(Path(folder), events, time.time_ns() // 1_000_000 - _DAY_MS)
+        _add_outcomes(archive)
         with _node(Path(folder)) as (port, url), _browser() as browser:
             rounds = 5 if options.is_quick else 20
             tables = [
                 _first_rows(browser, port, url, rounds, aims),
-                _many(browser, url, 5_000 if options.is_quick else 30_000, events, aims),
+                _event_answers(url, events, 20 if options.is_quick else 100, aims),
+                _many(browser, url, 5_000 if options.is_quick else events, events, aims),
             ]
     return [*tables, aims_table(aims)]
 
@@ -172,27 +183,78 @@ def _query(port: int, where: str) -> float:
 def _many(browser: Any, url: str, rows: int, events: int, aims: list[Aim]) -> Table:
     """Scroll through many rows; what the page has in memory must not grow."""
     page = _page(browser, url)
-    page.goto("/history?last=24h")
+    page.goto("/history?last=7d")
     page.locator('a[href^="/why/"]').first.wait_for(timeout=60_000)
     collector = page.context.new_cdp_session(page)
-    marks = (rows // 5, rows // 2, rows)
+    marks = (min(5_000, rows // 5), rows // 5, rows // 2, rows)
     table = Table("Rows read by scrolling", ["rows read", "page's heap, MB", "seconds"])
     heaps: list[float] = []
     began_s = time.monotonic()
     for mark in marks:
         while (known := _known(page)) < mark:
             page.evaluate(_SCROLL)
-            page.wait_for_timeout(20)
+            page.wait_for_timeout(10)
+        progress(f"{known:,} rows after {time.monotonic() - began_s:.0f} s")
         collector.send("HeapProfiler.collectGarbage")
         heaps.append(page.evaluate(_HEAP))
         table.add(number(known), significant(heaps[-1]), number(time.monotonic() - began_s))
     table.notes.append(
-        f"Of {events:,} events. At most 4,000 rows are kept; that a million take no more is a "
-        "test of console/src/lib/history."
+        f"Of {events:,} events. At most 4,000 rows are kept, with the cursors of the other pages."
     )
     growth = heaps[-1] - heaps[0]
     aims.append(Aim("rows read", "memory does not grow", f"{growth:+.1f} MB", growth <= 10))
     page.context.close()
+    return table
+
+
+def _add_outcomes(archive: Archive) -> None:
+    """An outcome of each event, archived: neither memory nor journal has them any more."""
+    log, manifest = SegmentLog(OsDisk(archive.journal)), Manifest(archive.path)
+    try:
+        first = manifest.snapshot().archived[NODE]
+        for start in range(1, archive.events + 1, _OUTCOMES):
+            log.commit([_outcomes(archive, start)], now_ms=archive.received_ms(start - 1))
+        end = Reader(archive.journal).extent().next_offset
+        job = SliceJob(
+            node=NODE, journal=archive.journal, first=first, next=end, archive=archive.path,
+            declared={},
+        )  # fmt: skip
+        manifest.commit(added=write_slice(job), moved={NODE: (first, end)})
+        log.retire(now_ms=archive.received_ms(archive.events - 1), before_offset=end)
+    finally:
+        log.close()
+
+
+def _outcomes(archive: Archive, start: int) -> bytes:
+    ledger = Ledger()
+    for each in range(start, min(start + _OUTCOMES, archive.events + 1)):
+        at_ms = archive.received_ms(each - 1)
+        ledger.add(
+            each, 1, "uav/a", "camera", f"viewer-{each % 7}", DELIVERED, at_ms, at_ms + 1,
+            at_ms + 3, 100, 3, "", "", 50,
+        )  # fmt: skip
+    batch = ledger.take()
+    assert batch is not None
+    return encode_ledger(record_of(batch, newest=0, taken_ms=at_ms + 3))
+
+
+def _event_answers(url: str, events: int, rounds: int, aims: list[Aim]) -> Table:
+    """What `GET /events/ID` takes for events of the archive."""
+    rng = Random(3)
+    spent: list[float] = []
+    for turn in range(rounds + 5):
+        number = rng.randrange(events) + 1
+        began_s = time.perf_counter()
+        with urlopen(f"{url}/api/v1/events/{event_id(number)}", timeout=30) as answer:  # noqa: S310
+            found = json.load(answer)
+        took_ms = 1_000 * (time.perf_counter() - began_s)
+        assert found["verdict"], found
+        if turn >= 5:
+            spent.append(took_ms)
+    p95 = quantiles(spent, n=20)[-1]
+    table = Table("GET /events/ID from the archive, ms", ["events", "p50", "p95", "most"])
+    table.add(f"{events:,}", significant(median(spent)), significant(p95), significant(max(spent)))
+    aims.append(Aim("why, from the archive", "p95 ≤ 1.5 s", f"{p95 / 1_000:.2f} s", p95 <= 1_500))
     return table
 
 

@@ -19,6 +19,7 @@ from accord.core.admission.status import (
     pool_statuses,
     tightest_pools,
 )
+from accord.core.broker.refusal_remedies import answer_text
 from accord.core.model.errors import AdmissionError
 from accord.core.predicates.predicate import parse
 
@@ -119,12 +120,14 @@ class FakeAdmission:
             return replace(status(self.mode), filters=(), filters_total=0, is_secondary=True)
         return status(self.mode)
 
-    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+    async def check(
+        self, channel: str, where: str, client_: str = "", wanted_hz: float | None = None
+    ) -> DemandStatus:
         if not channel:
             raise AdmissionError("channel", "expected one")
         parse(where or "TRUE")
         is_refused = client_ == "bob"
-        return DemandStatus(
+        found = DemandStatus(
             node="denver",
             mode=self.mode,
             guarantee="full",
@@ -143,4 +146,6 @@ class FakeAdmission:
             share=0.5 if is_refused else 1.0,
             problems=("node denver lacks memory: 1 MB asked, 2 KB free",) if is_refused else (),
             is_secondary=self.is_secondary,
+            wanted_hz=wanted_hz,
         )
+        return replace(found, answer=answer_text(found))

@@ -50,6 +50,8 @@ from accord.core.queries.messages import (
     LedgerReply,
     Measure,
     MeasuredValues,
+    NetLookup,
+    NetReply,
     Page,
     PageFrames,
     PageQuery,
@@ -166,6 +168,9 @@ class FakePipeline:
             return ExportReply(id=message.id, body=body, events=message.rows, is_complete=True)
         if isinstance(message, LedgerLookup):
             return LedgerReply(id=message.id, body=msgspec.msgpack.encode([]))
+        if isinstance(message, NetLookup):
+            found = [(message.since_ms, str(message.most))]
+            return NetReply(id=message.id, body=msgspec.msgpack.encode(found))
         numbers = range(self._does.get("events", 0))
         if message.ask.is_newest_first:
             numbers = numbers[::-1]

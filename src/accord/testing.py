@@ -222,8 +222,10 @@ class _NoAdmission:
     async def show(self) -> AdmissionStatus:
         return self.status()
 
-    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
-        del channel, where, client_
+    async def check(
+        self, channel: str, where: str, client_: str = "", wanted_hz: float | None = None
+    ) -> DemandStatus:
+        del channel, where, client_, wanted_hz
         raise RequestError(404, "a node in memory has no admission control")
 
 

@@ -100,6 +100,14 @@ class TestOutput:
             "is the channel kept ([[keep]] in accord.toml)? or look further back with --since",
         ]
 
+    def test_nothing_because_of_an_unknown_attribute(self, asking: Asking) -> None:
+        asking.archive.size = 0
+        asking.archive.hint = "none of the newest 9 events has an attribute 'n'; known: m"
+        found = asking("uav/#", "--where", "n > 3")
+        assert found.stderr.splitlines()[1] == asking.archive.hint
+        (compared,) = asking.archive.compared
+        assert (compared["where"], compared["since"]) == ("n > 3", "-24h")
+
 
 class TestWhatIsAsked:
     def test_by_default_the_newest_of_a_day(self, asking: Asking) -> None:

@@ -34,6 +34,8 @@ class FakeArchive:
     def __init__(self, size: int) -> None:
         self.size = size
         self.asked: list[Question] = []
+        self.compared: list[Question] = []  # requests for known attributes
+        self.hint = ""
         self.sent = 0
         self.cut_at: int | None = None
         self.is_resumed = True
@@ -89,6 +91,9 @@ class FakeArchive:
                 line.say(Suback(packet.packet_id, (1,)))
             case Publish():
                 line.say(Puback(packet.packet_id))
+                if packet.topic == "$accord/attributes":
+                    self._answer_attributes(line, packet)
+                    return True
                 assert packet.topic == QUERIES
                 question = json.loads(packet.payload)
                 self.asked.append(question)
@@ -134,6 +139,11 @@ class FakeArchive:
         }
         line.say(self._message(request, json.dumps(end).encode(), ENDING))
         return True
+
+    def _answer_attributes(self, line: Line, request: Publish) -> None:
+        self.compared.append(json.loads(request.payload))
+        answer = {"ok": True, "events": 1, "attributes": ["m"], "unknown": ["n"], "hint": self.hint}
+        line.say(self._message(request, json.dumps(answer).encode(), ()))
 
     def _event(self, request: Publish, number: int) -> Publish:
         user = (

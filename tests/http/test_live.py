@@ -572,7 +572,7 @@ def test_the_node_at_a_glance() -> None:
         since_ms=7,
         channel="cas/1",
     )
-    measured.ledger.delivery = Delivery(in_time=1.0, delivered_hz=10)
+    measured.ledger.delivery = Delivery(in_time=1.0, delivered_hz=10, deadline_hz=10)
 
     async def main(server: LiveServer) -> None:
         async with server.client() as viewer:

@@ -29,6 +29,7 @@ def test_what_the_node_counts_is_told() -> None:
     counters.publishes_received[1] += 7
     counters.bytes_sent += 900
     counters.count_shed("queue full", "slow", 4)
+    counters.replaced = 3
     counters.queued_messages[5] = 2
     samples = scrape(node)
     for name, labels, value in (
@@ -42,6 +43,7 @@ def test_what_the_node_counts_is_told() -> None:
         ("accord_messages_received_total", (("qos", "0"),), 0),
         ("accord_bytes_sent_total", (), 900),
         ("accord_shed_total", (("cause", "queue full"),), 4),
+        ("accord_replaced_total", (), 3),
         ("accord_queue_depth", (("importance", "5"),), 2),
     ):
         assert samples[name, labels] == value

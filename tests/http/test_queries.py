@@ -68,6 +68,9 @@ class FakePipeline:
         self.hangs: asyncio.Event | None = None
         self.was_cancelled = False
 
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        raise NotImplementedError(since_ms, until_ms, most)
+
     async def ledger(self, number: int, most: int) -> bytes:
         raise NotImplementedError(number, most)
 
@@ -488,6 +491,23 @@ def test_openapi_describes_them(tmp_path: Path) -> None:
     assert list(part["content"]) == [MSGPACK]
     for reference in re.findall(r'"#/components/schemas/(\w+)"', answer.text):
         assert reference in document["components"]["schemas"]
+
+
+def test_the_attributes_of_kept_events_and_those_that_none_has() -> None:
+    pipeline = FakePipeline(found(b"a", ("altitude", "3")), found(b"b", ("altitude", "4")))
+    path = "/api/v1/query/attributes?channel=uav/%23&where=altitute>3+AND+altitude>1&since=-1min"
+    answer = ask(path, pipeline, user="ann", users=(ANN,)).json()
+    assert (answer["events"], answer["unknown"]) == (2, ["altitute"])
+    assert answer["hint"] == (
+        "none of the newest 2 events of uav/# in this time has an attribute 'altitute' "
+        "(is 'altitude' meant?); known: altitude"
+    )
+    (asked,) = pipeline.asked
+    assert (asked["ask"].where, asked["ask"].limit, asked["rows"]) == ("", 100, 100)
+    known = ask("/api/v1/query/attributes?channel=uav/1&where=altitude>3", pipeline).json()
+    assert (known["unknown"], known["hint"]) == ([], "")
+    nothing = ask("/api/v1/query/attributes?channel=uav/1&where=x>3", FakePipeline()).json()
+    assert (nothing["events"], nothing["unknown"], nothing["hint"]) == (0, [], "")
 
 
 def test_a_histogram_comes_in_parts() -> None:

@@ -77,8 +77,10 @@ BY_PROGRAMS: Final = {
     "series.list": "displays draw series; the last values are in `accord top`",
     "series.history": "displays draw series; the last values are in `accord top`",
     "histogram.count": "displays draw it",
+    "attributes.list": "query says it where nothing is found",
     "changes.list": "displays list them; the log and `accord policy history` have them",
     "net.history": "the console draws its time line of it; `accord net` shows the network of now",
+    "net.archive": "the console draws its time line of it; `accord net` shows the network of now",
     "series.get": "displays draw series; the last values are in `accord top`",
     "registry.list": "schedulers read measured values; they are in `accord net` and `accord top`",
 }

@@ -78,6 +78,9 @@ class Pipeline:
         self.archived = archived
         self.kept = kept
 
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        raise NotImplementedError(since_ms, until_ms, most)
+
     async def ledger(self, number: int, most: int) -> bytes:
         assert (number, most) == (NUMBER, 10_000)
         return msgspec.msgpack.encode([ArchivedEntry("here", each) for each in self.archived])

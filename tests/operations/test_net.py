@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from accord.core.monitoring.merge_patch import without_nulls
 from accord.core.overlay.net_history import NetHistory
 from accord.core.overlay.net_map import Change, Key, NetLink, NetMap, NetNode, Row
+from accord.core.overlay.net_recorder import encode_change
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import LINK, NODE, Overlay
 from accord.core.overlay.status import ArrivalStatus
@@ -17,7 +18,7 @@ from accord.core.overlay.status_publisher import ARRIVED, FLOW
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.operations.live_catalog import SETS, read_request
 from accord.operations.operation import Asker
-from accord.operations.ports import NodePorts
+from accord.operations.ports import NodePorts, PipelinePort
 from tests.fake_net import FakeNet, five_cities, flow, route
 from tests.fake_node import FakeNode
 from tests.operations.asking import ask
@@ -159,3 +160,45 @@ def test_the_status_hides_channels_too() -> None:
     assert "chat" not in str(reply["arrivals"])
     whole = ask(ports(net), NET, {"do": "get"})
     assert len(whole["flows"]) == 2
+
+
+class ArchivedNet:
+    """A pipeline that has records of the network."""
+
+    def __init__(self, *records: tuple[int, str]) -> None:
+        self.records = records
+        self.ranges: list[tuple[int, int]] = []
+
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        assert most > 0
+        self.ranges.append((since_ms, until_ms))
+        return msgspec.msgpack.encode(self.records)
+
+
+def archived(pipeline: ArchivedNet, rights: Rights, **fields: int) -> Any:
+    node = NodePorts(view=FakeNode(), net=MapNet(), pipeline=cast("PipelinePort", pipeline))
+    return ask(
+        node, NET, {"do": "archive", "since_ms": T, "until_ms": T + 60_000} | fields, rights=rights
+    )
+
+
+def test_an_older_time_is_told_by_what_was_recorded() -> None:
+    failed = NetLink(latency_us=12_000, is_used=False)
+    pipeline = ArchivedNet(
+        *((T - 1_000, encode_change(key, row)) for key, row in ROWS if key[0] != ARRIVED),
+        (T + 5_000, encode_change((LINK, "seattle", "denver"), failed)),
+    )
+    found = archived(pipeline, SEEING)
+    assert pipeline.ranges == [(T - 1_800_000, T + 120_000)]
+    assert (found["from_ms"], found["until_ms"]) == (T, T + 60_000)
+    assert found["rows"]["links"]["seattle"]["denver"] == {"latency_us": 12_000}
+    assert set(found["rows"]["flows"]["seattle"]) == {"0"}, "a secret channel"
+    (step,) = found["steps"]
+    assert step["at_ms"] == T + 5_000
+    assert step["rows"]["links"]["seattle"]["denver"]["is_used"] is False
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    for until_ms in (T, T + 100_000_000):
+        refused = archived(ArchivedNet(), EVERYTHING, until_ms=until_ms)
+        assert (refused["status"], refused["place"]) == (400, "until_ms")

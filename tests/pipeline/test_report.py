@@ -77,6 +77,18 @@ def test_a_report_on_a_minute(spark: SparkSession) -> None:
     assert report.shortened == ()
 
 
+def test_a_refused_subscription_is_no_lost_event(spark: SparkSession) -> None:
+    refusal = {"number": 0, "publisher": "", "bytes": 0, "detail": "subscription: bandwidth"}
+    ledger = ledger_frame(
+        spark, entry(), entry("refused", detail="not allowed"), entry("refused", **refusal)
+    )
+    report = make_report(
+        event_frame(spark), ledger, [], since_ms=START_MS, until_ms=START_MS + 1, node="n1"
+    )
+    assert (report.totals.events, report.totals.refused, report.totals.in_time) == (2, 1, 1 / 2)
+    assert [each.cause for each in report.losses] == ["not allowed"]
+
+
 def test_lists_are_bounded_and_say_so(spark: SparkSession) -> None:
     ledger = ledger_frame(spark, *(entry(channel=f"c{n}", count=n + 1) for n in range(TOP + 5)))
     report = make_report(

@@ -293,7 +293,8 @@ def test_where_it_is_off_all_is_as_before() -> None:
             for _ in range(5):
                 await source.publish("a")
 
-    at_a_node(scene, NodeAdmissionOptions())
+    off = AdmissionOptions(mode=Mode.OFF, event_bytes=1_000)
+    at_a_node(scene, NodeAdmissionOptions(options=off))
 
 
 def test_advertisements_are_made_again_after_a_break() -> None:
@@ -337,14 +338,78 @@ def test_it_can_be_asked_without_subscribing() -> None:
         async with reader.subscribe("a"):
             books = service(one).admission.reservations
             before = books.state()[MEMORY].reservations
-            need = await service(one).dry_run("b", "", "reader")
+            need = await service(one).check("b", "", "reader")
             assert (need.state, need.asked_hz) == ("refused", 10)
             assert need.problems[0].endswith("80 kbit/s asked, 20 kbit/s free")
-            need = await service(one).dry_run("b", "level > 3")
+            need = await service(one).check("b", "level > 3")
             assert (need.state, need.rate_hz.low, need.rate_hz.high) == ("admitted", 0, 10)
             assert books.state()[MEMORY].reservations == before
 
     at_a_node(scene)
+
+
+def test_a_subscription_that_a_client_has_does_not_count_against_it() -> None:
+    async def scene(one: Node, source: Session, reader: Session) -> None:
+        await source.advertise("a", rate_hz=10)
+        async with reader.subscribe("a"):
+            need = await service(one).check("a", "", "reader")
+            assert (need.state, need.promised_hz, need.share) == ("admitted", 10, 1)
+            assert need.answer == "Yes: 10 events/s of it are promised to reader already."
+            narrow = await service(one).check("a", "level > 3", "reader")
+            assert narrow.state == "refused", "as it would be if it subscribed to that, too"
+            other = await service(one).check("a", "", "source")
+            assert (other.state, other.promised_hz) == ("admitted", None)
+
+    at_a_node(scene)
+
+
+def test_whether_a_client_can_get_a_rate() -> None:
+    async def scene(one: Node, source: Session, reader: Session) -> None:
+        await source.advertise("a", rate_hz=50)
+        books = service(one).admission.reservations
+        before = len(books)
+        need = await service(one).check("a", "", "reader", 10)
+        assert (need.state, need.asked_hz, need.most_hz) == ("admitted", 10, None)
+        assert need.answer == (
+            "Yes at 10 events/s: it takes 80 kbit/s of the 100 kbit/s of bandwidth of client "
+            "reader that are free."
+        )
+        need = await service(one).check("a", "", "reader", 25)
+        assert (need.state, need.most_hz) == ("refused", 12.5)
+        assert need.answer == (
+            "No at 25 events/s: node gate lacks bandwidth of client reader: 200 kbit/s asked, "
+            "100 kbit/s free; at most 12.5 events/s fit."
+        )
+        need = await service(one).check("a", "", "reader", 60)
+        assert need.answer == "No at 60 events/s: publishers advertise at most 50 events/s of it."
+        need = await service(one).check("b", "", "reader", 10)
+        assert need.answer.endswith("nobody advertises it, so no publisher promises that rate.")
+        assert len(books) == before
+
+    at_a_node(scene)
+
+
+def test_a_rate_counts_only_what_exceeds_the_promise() -> None:
+    async def scene(one: Node, source: Session, reader: Session) -> None:
+        await source.advertise("a", rate_hz=10)
+        async with reader.subscribe("#"):
+            await source.advertise("a/b", rate_hz=2)
+            need = await service(one).check("a", "", "reader", 10)
+            assert need.answer.startswith("Yes at 10 events/s: 10 events/s of it are promised")
+
+    at_a_node(scene)
+
+
+def test_a_rate_where_admission_is_off() -> None:
+    async def scene(one: Node, source: Session, reader: Session) -> None:
+        yes = await service(one).check("a", "", "reader", 10)
+        assert yes.answer.startswith("Yes at 10 events/s: it takes 80 kbit/s of the 100 kbit/s")
+        assert "admission is off" in yes.answer
+        no = await service(one).check("a", "", "reader", 20)
+        assert (no.state, no.most_hz) == ("refused", 12.5)
+
+    off = AdmissionOptions(mode=Mode.OFF, event_bytes=1_000)
+    at_a_node(scene, NodeAdmissionOptions(options=off))
 
 
 def test_books_follow_what_is_measured() -> None:
@@ -418,8 +483,13 @@ def test_a_node_on_the_way_refuses() -> None:
                 refused = caught.value
                 assert (refused.node, refused.of) == ("a", "link b")
                 assert (refused.asked, refused.free) == (80_000, 20_000)
-                need = await service(b).dry_run("y", "")
+                need = await service(b).check("y", "")
                 assert (need.state, need.share) == ("refused", 0.5)
+                assert (await service(b).check("y", "", wanted_hz=2)).state == "admitted"
+                need = await service(b).check("y", "", wanted_hz=5)
+                assert (need.state, need.most_hz) == ("refused", 2.5)
+                need = await service(b).check("x", "", "reader", 10)
+                assert (need.state, need.promised_hz) == ("admitted", 10)
             books = service(a).admission.reservations
             await until(lambda: books.state()[link("b")].reserved == 0)
             async with reader.subscribe("y") as events:

@@ -11,6 +11,7 @@ from accord.core.monitoring.delivery import Delivery
 from accord.core.monitoring.ledger import SHED, Ledger
 from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
 from accord.core.monitoring.top import BinActivity, ClientReading, Management, Waiting
+from accord.core.monitoring.verdict import NetFaults
 from accord.journal.ledger_records import LedgerQuery
 from accord.runtime.ledger_store import LedgerStore
 from accord.runtime.monitor import Monitor
@@ -60,8 +61,8 @@ class FakeNode:
     def readings(self) -> Iterable[ClientReading]:
         return iter(list(self.clients))
 
-    def links_down(self) -> Sequence[tuple[str, str]]:
-        return self.missing
+    def net_faults(self) -> NetFaults:
+        return NetFaults(links_down=self.missing)
 
     async def waiting(self, number: int) -> list[Waiting]:
         raise NotImplementedError
@@ -85,7 +86,7 @@ def test_a_node_as_a_whole() -> None:
     counters.bytes_sent = 4_000
     counters.queued_messages[3], counters.queued_bytes[3] = 7, 700
     counters.count_shed("queue full", "bob", 6)
-    counters.count_shed("replaced", "bob", 4)  # newer values came: not shed
+    counters.replaced = 4
     node.process.cpu = 0.5
     node.tasks = [0, 0, 0, 4, 0, 0, 0, 1]
     node.look(2_000)
@@ -182,12 +183,14 @@ def test_all_channels_together() -> None:
         counts.published = counts.delivered = 3
         counts.count_wait(4, 3)
     node.channels.get("a/7").late = 1
+    node.channels.get("a/7").with_deadline = 2
     node.channels.get("a/8").expired = 100
     node.channels.get("$SYS/x").shed = 1_000
     node.look(2_000)
     delivery = node.monitor.delivery
     assert (delivery.delivered_hz, delivery.late_hz, delivery.expired_hz) == (450, 0.5, 50)
     assert delivery.in_time == round(899 / 1_000, 6)
+    assert delivery.deadline_hz == 51
     assert delivery.shed_hz == 0
     assert delivery.p50_ms is not None
     assert 4 <= delivery.p50_ms <= 8

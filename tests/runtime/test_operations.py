@@ -119,7 +119,9 @@ REQUIRED: Final[dict[str, Any]] = {
     "offset": 0,
     "operation": "subscribe",
     "settings": {"strategy": "weighted fair"},
+    "since_ms": 0,
     "text": "name = depth\nrange = 0..100\nbetter = lower",
+    "until_ms": 1_000,
     "version": 1 << 50,
 }
 
@@ -139,7 +141,9 @@ def smallest(operation: Operation) -> Request[Any]:
 
 
 # They fail in a node without one.
-OF_THE_PIPELINE: Final = ("report.get", "histogram.count", "export.export")
+OF_THE_PIPELINE: Final = (
+    "report.get", "histogram.count", "export.export", "attributes.list", "net.archive",
+)  # fmt: skip
 
 
 def test_each_operation_by_the_python_client_and_http() -> None:

@@ -20,6 +20,7 @@ def busy() -> Statistics:
     counters.queued_messages[5], counters.queued_bytes[5] = 2, 30
     counters.retained_messages, counters.retained_bytes = 10, 100
     counters.count_shed("queue full", "slow", 8)
+    counters.replaced = 3
     counters.count_wait(5, 3)
     return counters.snapshot(
         now_ms=61_500, journal=JournalStatus(segments=2, next_offset=9, failure="disk full")
@@ -52,6 +53,7 @@ def test_our_own_stand_beside_them() -> None:
         "queue/5/messages": "2",
         "queue/5/wait_ms/p50": "4",
         "shed/queue_full": "8",
+        "messages/replaced": "3",
         "connects/refused/a_b_c_": "1",
         "disconnects/keep_alive_timeout": "1",
         "journal/next_offset": "9",

@@ -42,6 +42,7 @@ export interface Delivery {
   expired_hz: number;
   shed_hz: number;
   refused_hz: number;
+  deadline_hz: number;
   p50_ms?: number;
   p95_ms?: number;
 }

@@ -452,6 +452,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/net/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["net.archive"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/net/history": {
         parameters: {
             query?: never;
@@ -636,6 +652,22 @@ export interface paths {
             cookie?: never;
         };
         get: operations["query.find"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/query/attributes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["attributes.list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1098,6 +1130,13 @@ export interface components {
             node: string;
             source: string;
         };
+        /** AttributeList */
+        AttributeList: {
+            attributes: string[];
+            events: number;
+            hint: string;
+            unknown: string[];
+        };
         /** Behind */
         Behind: {
             bytes: number;
@@ -1402,6 +1441,8 @@ export interface components {
             do: "check";
             /** @default  */
             node: string;
+            /** @default null */
+            rate_hz: number | null;
             /** @default  */
             where: string;
         };
@@ -1811,6 +1852,8 @@ export interface components {
         /** Delivery */
         Delivery: {
             /** @default 0 */
+            deadline_hz: number;
+            /** @default 0 */
             delivered_hz: number;
             /** @default 0 */
             expired_hz: number;
@@ -1872,6 +1915,8 @@ export interface components {
         };
         /** DemandStatus */
         DemandStatus: {
+            /** @default  */
+            answer: string;
             asked_hz: number;
             channel: string;
             client: string;
@@ -1883,17 +1928,23 @@ export interface components {
             /** @default false */
             is_secondary: boolean;
             mode: string;
+            /** @default null */
+            most_hz: number | null;
             /** @default [] */
             needs: components["schemas"]["NeedStatus"][];
             node: string;
             paper_count: components["schemas"]["ReportedInterval"];
             paper_rate_hz: components["schemas"]["ReportedInterval"];
             problems: string[];
+            /** @default null */
+            promised_hz: number | null;
             rate_hz: components["schemas"]["ReportedInterval"];
             share: number;
             /** @default [] */
             shortages: components["schemas"]["ShortageStatus"][];
             state: string;
+            /** @default null */
+            wanted_hz: number | null;
             where: string;
         };
         /** DisconnectClient */
@@ -2249,6 +2300,15 @@ export interface components {
             /** @default  */
             node: string;
         };
+        /** GetNetArchive */
+        GetNetArchive: {
+            /** @enum {unknown} */
+            do: "archive";
+            /** @default  */
+            node: string;
+            since_ms: number;
+            until_ms: number;
+        };
         /** GetNetHistory */
         GetNetHistory: {
             /** @default null */
@@ -2494,6 +2554,24 @@ export interface components {
             do: "list";
             /** @default  */
             node: string;
+        };
+        /** ListAttributes */
+        ListAttributes: {
+            /** @example demo/feeder/+ */
+            channel: string;
+            /** @enum {unknown} */
+            do: "list";
+            /** @default  */
+            node: string;
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default
+             * @example load_mw > 4
+             */
+            where: string;
         };
         /** ListBooks */
         ListBooks: {
@@ -2810,6 +2888,14 @@ export interface components {
             free: number | null;
             of: string;
             resource: string;
+        };
+        /** NetArchivePage */
+        NetArchivePage: {
+            from_ms: number;
+            node: string;
+            rows: components["schemas"]["NetRows"];
+            steps: components["schemas"]["NetStepRows"][];
+            until_ms: number;
         };
         /** NetHistoryPage */
         NetHistoryPage: {
@@ -3946,6 +4032,8 @@ export interface components {
             predicates: number;
             queues: components["schemas"]["Queue"][];
             received: components["schemas"]["Traffic"];
+            /** @default 0 */
+            replaced: number;
             retained_bytes: number;
             retained_messages: number;
             sent: components["schemas"]["Traffic"];
@@ -4473,6 +4561,7 @@ export interface operations {
                 channel: string;
                 where?: string;
                 client?: string;
+                rate_hz?: number;
                 node?: string;
             };
             header?: never;
@@ -5549,6 +5638,36 @@ export interface operations {
             };
         };
     };
+    "net.archive": {
+        parameters: {
+            query: {
+                since_ms: number;
+                until_ms: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetArchivePage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "net.history": {
         parameters: {
             query?: {
@@ -6120,6 +6239,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "attributes.list": {
+        parameters: {
+            query: {
+                channel: string;
+                where?: string;
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttributeList"];
                 };
             };
             default: {

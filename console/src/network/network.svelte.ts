@@ -1,6 +1,7 @@
-/** The network as the page shows it: live, or as of a moment of the last hour. */
+/** The network as the page shows it: live, as of a moment of the last hour, or of an older one from the archive. */
 import { untrack } from 'svelte';
 import { api } from '$lib/api';
+import { patiently } from '$lib/history/asking.svelte';
 import { live, watch } from '$lib/live.svelte';
 import { asProblem, type ProblemError } from '$lib/problem';
 import type { NetState } from '$api/contract';
@@ -9,6 +10,16 @@ import { Timeline } from './timeline';
 
 const LISTS_MS = 400; // lists change at most that often
 const MAX_PAGES = 60;
+const ARCHIVED_MS = 1_800_000; // before and after a moment
+
+interface Archived {
+  fromMs: number;
+  untilMs: number;
+  timeline: Timeline;
+}
+
+const isIn = (known: Archived | undefined, atMs: number): boolean =>
+  known !== undefined && atMs >= known.fromMs && atMs < known.untilMs;
 
 export class Network {
   timeline = $state.raw<Timeline>();
@@ -19,10 +30,15 @@ export class Network {
   listVersion = $state(0);
   /** Whether the hour before is still being read. */
   isLoading = $state(true);
+  /** A time before that hour, from the archive. */
+  archived = $state.raw<Archived>();
+  isReading = $state(false);
+  archiveProblem = $state.raw<ProblemError>();
   readonly #watch = watch('net');
   #before: NetState | undefined;
   #isAsked = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #abort = new AbortController();
 
   constructor() {
     $effect(() => {
@@ -30,7 +46,10 @@ export class Network {
       const atMs = this.#watch.atMs;
       if (state) untrack(() => void this.#take(state, atMs));
     });
-    $effect(() => () => clearTimeout(this.#timer));
+    $effect(() => () => {
+      clearTimeout(this.#timer);
+      this.#abort.abort();
+    });
   }
 
   get state(): NetState | undefined {
@@ -41,9 +60,41 @@ export class Network {
     return this.#watch.problem;
   }
 
+  /** What knows of a moment. */
+  of(atMs: number): Timeline | undefined {
+    return this.#isOlder(atMs) && isIn(this.archived, atMs) ? this.archived?.timeline : this.timeline;
+  }
+
   /** The snapshot of a moment; of now without one. */
   at(atMs: number): Snapshot | undefined {
-    return atMs ? this.timeline?.at(atMs) : this.timeline?.current;
+    return atMs ? this.of(atMs)?.at(atMs) : this.timeline?.current;
+  }
+
+  /** Read what the archive has of a moment, if the node does not have it any more. */
+  async read(atMs: number): Promise<void> {
+    const knownMs = this.timeline?.fromMs ?? 0;
+    if (!this.#isOlder(atMs) || isIn(this.archived, atMs) || this.isReading) return;
+    this.isReading = true;
+    const query = {
+      since_ms: Math.floor(atMs - ARCHIVED_MS),
+      until_ms: Math.ceil(Math.min(atMs + ARCHIVED_MS, knownMs)),
+    };
+    try {
+      const { signal } = this.#abort;
+      const page = await patiently(() => api.get('/api/v1/net/archive', { query, signal }), signal);
+      const timeline = new Timeline(page.from_ms, changesOf(page.rows as NetRows));
+      for (const step of page.steps) timeline.add(step.at_ms, changesOf(step.rows as NetRows));
+      this.archived = { fromMs: page.from_ms, untilMs: Math.max(page.until_ms, atMs + 1), timeline };
+      this.archiveProblem = undefined;
+    } catch (error) {
+      this.archiveProblem = asProblem(error);
+    } finally {
+      this.isReading = false;
+    }
+  }
+
+  #isOlder(atMs: number): boolean {
+    return atMs > 0 && this.timeline !== undefined && atMs < this.timeline.fromMs;
   }
 
   async #take(state: NetState, atMs: number): Promise<void> {

@@ -62,16 +62,26 @@ def check(
     where: str = option(
         "PREDICATE", "Predicate of the subscription; default: all events.", default=""
     ),
-    client: str = option("ID", "Client whose link and policies apply; default: none.", default=""),
+    client: str = option(
+        "ID",
+        "Client whose link and policies apply; what it has of it already does not count against "
+        "it. Default: none.",
+        default="",
+    ),
+    rate: float | None = option(
+        "HZ", "Ask whether so many events per second fit; default: what is advertised."
+    ),
     is_json: IsJson = False,
     node: AnyNodeHttpClient,
 ) -> None:
-    """Say what a subscription would need, and whether it would be admitted now.
+    """Say whether a subscription would be admitted now, and what it would need.
 
     Exit code 1 if it would be refused.
     """
     check_filter(channel, "FILTER")
-    need = node.call(CheckSubscription(channel=channel, where=where, client=client), _TIMEOUT_S)
+    need = node.call(
+        CheckSubscription(channel=channel, where=where, client=client, rate_hz=rate), _TIMEOUT_S
+    )
     print_answer(need, draw_need, is_json=is_json)
     if need.state != "admitted":
         raise typer.Exit(1)
@@ -219,13 +229,9 @@ def draw_need(need: DemandStatus) -> Group:
 
 def _verdict(need: DemandStatus) -> Text:
     what = (safe(_filter_text(need.channel, need.where)), "bold")
-    if need.mode == "off":
-        return Text.assemble(what, f"  accepted: admission is off at {safe(need.node)}")
-    if need.state == "admitted":
-        share = "" if need.share >= 1 else f", by {100 * need.share:.0f} % of the nodes on its path"
-        return Text.assemble(what, "  ", ("would be admitted", "green"), share)
-    problems = safe("; ".join(need.problems)) or "no answer in time"
-    return Text.assemble(what, "  ", ("would be refused", "red"), f": {problems}")
+    return Text.assemble(
+        what, "  ", (safe(need.answer), "green" if need.state == "admitted" else "red")
+    )
 
 
 def _headline(status: AdmissionStatus) -> Text:

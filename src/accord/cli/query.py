@@ -22,13 +22,16 @@ from accord.cli.parameters import argument, flag, option
 from accord.cli.sub import print_event
 from accord.client.messages import ReceivedEvent
 from accord.client.query import QueryStats
-from accord.core.model.errors import InputError, file_problem
+from accord.client.session import Session
+from accord.core.model.errors import AccordError, InputError, file_problem
+from accord.operations.query_overviews import ListAttributes
 from accord.terminal.amounts import count_text, duration_text
 from accord.terminal.event_lines import EventPrinter
 from accord.terminal.screen import open_console, print_line, safe
 
 LIMIT: Final = 100
 SINCE: Final = "-24h"
+_HINT_S: Final = 3.0
 
 
 class Format(StrEnum):
@@ -165,6 +168,7 @@ class QueryRunner:
         self._console = open_console(stderr=True)
         self._started_s = clock()
         self._stats = QueryStats()
+        self._hint = ""
         self.found = 0
 
     async def run(self, target: ConnectionTarget) -> None:
@@ -179,6 +183,21 @@ class QueryRunner:
                     self.found += 1
                     show_progress(query.stats)
             self._stats = query.stats
+            if not self.found and self._options.get("where"):
+                self._hint = await self._unknown_attribute(session)
+
+    async def _unknown_attribute(self, session: Session) -> str:
+        """What the predicate asks of events that none of them has; a remark, so it may fail."""
+        ask = ListAttributes(
+            channel=self._channel,
+            where=self._options["where"],
+            since=self._options.get("since"),
+            until=self._options.get("until"),
+        )
+        try:
+            return (await session.call(ask, timeout_s=_HINT_S)).hint
+        except (AccordError, TimeoutError):
+            return ""
 
     def summarise(self) -> None:
         """Summary for an operator; an empty result is always reported."""
@@ -187,7 +206,7 @@ class QueryRunner:
                 self._console,
                 f"nothing found: {safe(question_text(self._channel, **self._options))}",
             )
-            advice = (
+            advice = self._hint or (
                 "is the channel kept ([[keep]] in accord.toml)? or look further back with --since"
             )
             print_line(self._console, Text(advice, "dim"))

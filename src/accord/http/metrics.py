@@ -214,6 +214,7 @@ class NodeCollector(Collector):
         yield _counter("messages_unmatched", "Messages without a receiver", now.unmatched)
         yield from _queues(now.queues)
         yield _by_name("shed", "Messages that did not reach a client", "cause", now.shed.causes)
+        yield _counter("replaced", "Messages whose place a newer value took", now.replaced)
         if now.journal is not None:
             yield from _journal(now.journal)
         if now.pipeline is not None:

@@ -96,8 +96,24 @@ class CheckSubscription(Request[DemandStatus], frozen=True, kw_only=True, tag="c
     channel: Channel
     where: Where = ""
     client: Annotated[
-        str, Meta(max_length=65_535, description="Whose link and policies count; none if empty.")
+        str,
+        Meta(
+            max_length=65_535,
+            description="Whose link and policies count, and what is promised to it already; "
+            "none if empty.",
+        ),
     ] = ""
+    rate_hz: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=MAX_HZ,
+                description="Whether so many events per second fit; default: what is advertised.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Advertise(Request[Advertised], frozen=True, kw_only=True, tag="advertise"):
@@ -164,11 +180,14 @@ def visible_status(found: AdmissionStatus, asker: Asker) -> AdmissionStatus:
 
 @operation("admission", "GET /admission/need", Right.STATISTICS)
 async def check_subscription(node: NodePorts, ask: CheckSubscription, asker: Asker) -> DemandStatus:
-    """What a subscription would need, and whether it would be admitted now."""
+    """What a subscription would need, and whether it would be admitted now, in a sentence.
+
+    What the client has of it already is not counted against it.
+    """
     check_channel(ask.channel, asker)
     check_client(ask.client or asker.client, asker)
     try:
-        return await _admission(node).dry_run(ask.channel, ask.where, ask.client)
+        return await _admission(node).check(ask.channel, ask.where, ask.client, ask.rate_hz)
     except PredicateError as error:
         from accord.core.predicates.repair import suggest_repair  # noqa: PLC0415 (it is slow)
 

@@ -144,7 +144,7 @@ def _with_backlog(row: ClientChannel, backlog: WaitingEvents | None) -> ClientCh
 
 def _backlog(session: MqttSession | None, now_ms: int) -> Mapping[str, WaitingEvents]:
     """What waits for a client, by channel."""
-    from accord.core.broker.backlog import backlog_by_channel  # noqa: PLC0415
+    from accord.core.broker.delivery_accounting import backlog_by_channel  # noqa: PLC0415
 
     if session is None:
         return {}

@@ -10,18 +10,18 @@ from msgspec import Struct
 from accord.operations import (
     live_admission,
     live_deliveries,
-    live_net,
     live_node,
     live_quality,
     live_series,
     live_tables,
+    net,
 )
 from accord.operations.live_set import LiveSet, Number, Stop, Watch, WatchError, declared_sets
 from accord.operations.operation import RequestError, decoding_problem
 
 LIVE_MODULES: Final = (
-    live_admission, live_deliveries, live_net, live_node, live_quality, live_series,
-    live_tables,
+    live_admission, live_deliveries, live_node, live_quality, live_series, live_tables,
+    net,
 )  # fmt: skip
 SETS: Final[dict[str, LiveSet]] = {each.name: each for each in declared_sets()}
 

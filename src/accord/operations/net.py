@@ -1,17 +1,24 @@
-"""The network of the last hour, for the map that can be drawn back to any moment of it."""
+"""The network for the map that can be drawn back: of the last hour, or older from the archive.
+
+Live set: the network of now.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, TypeVar, cast
 
+import msgspec
 from msgspec import Meta, Struct
 
 from accord.core.overlay.net_history import NetStep
 from accord.core.overlay.net_map import Key, NetLink, NetMap, NetNode, Row
+from accord.core.overlay.net_recorder import REPEAT_MS, replay
 from accord.core.overlay.overlay import LINK, NODE
 from accord.core.overlay.status import ArrivalStatus, FlowStatus
 from accord.core.overlay.status_publisher import ARRIVED, FLOW
+from accord.operations.live_set import Watch, live_set
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import NodePorts, need
 from accord.operations.visibility import visible_row
@@ -19,6 +26,9 @@ from accord.operations.visibility import visible_row
 Part = TypeVar("Part")
 
 MAX_STEPS: Final = 1_000
+MAX_RECORDS: Final = 10_000  # of the archive, in one answer
+MAX_ARCHIVED_MS: Final = 86_400_000
+_RECORDED_MS: Final = 60_000  # within which changes are recorded, even many
 _MAX_CHANGES: Final = 4_000  # of one answer
 _MAX_MS: Final = 1 << 53
 
@@ -58,6 +68,27 @@ class NetHistoryPage(Struct, frozen=True, kw_only=True):
     has_more: bool
     steps: tuple[NetStepRows, ...]
     rows: NetRows | None = None
+
+
+class NetArchivePage(Struct, frozen=True, kw_only=True):
+    """The network at `from_ms` by `rows`, and its changes up to `until_ms`, from the archive.
+
+    These are the changes that matter: what is reachable, failed, slow or lossy, and paths. Where
+    `until_ms` is before the time asked for, there were too many for one answer: ask from there.
+    """
+
+    node: str
+    from_ms: int
+    until_ms: int
+    rows: NetRows
+    steps: tuple[NetStepRows, ...]
+
+
+class GetNetArchive(Request[NetArchivePage], frozen=True, kw_only=True, tag="archive"):
+    since_ms: Annotated[int, Meta(ge=0, le=_MAX_MS, description="Start, in ms since 1970.")]
+    until_ms: Annotated[
+        int, Meta(ge=0, le=_MAX_MS, description="End, at most a day later. In ms since 1970.")
+    ]
 
 
 class GetNetHistory(Request[NetHistoryPage], frozen=True, kw_only=True, tag="history"):
@@ -126,6 +157,40 @@ def get_net_history(node: NodePorts, ask: GetNetHistory, asker: Asker) -> NetHis
     )
 
 
+@operation("net", "GET /net/archive", Right.STATISTICS, long=True)
+async def get_net_archive(node: NodePorts, ask: GetNetArchive, asker: Asker) -> NetArchivePage:
+    """The network of a time before the last hour, and how it changed, from the archive."""
+    if not ask.since_ms < ask.until_ms <= ask.since_ms + MAX_ARCHIVED_MS:
+        problem = "expected a time after since_ms, and at most a day after it"
+        raise RequestError(400, problem, "until_ms")
+    _known(need(node.net, "overlay").net_map)
+    body = await need(node.pipeline, "data pipeline").net_records(
+        max(ask.since_ms - 2 * REPEAT_MS, 0), ask.until_ms + _RECORDED_MS, MAX_RECORDS
+    )
+    return await asyncio.to_thread(_archived, body, ask, node.view.name, asker)
+
+
+def _archived(body: bytes, ask: GetNetArchive, name: str, asker: Asker) -> NetArchivePage:
+    records = msgspec.msgpack.decode(body, type=list[tuple[int, str]])
+    rows, steps = replay(records, ask.since_ms)
+    until_ms = ask.until_ms
+    if len(records) >= MAX_RECORDS:
+        until_ms = min(max(records[-1][0], ask.since_ms + 1), until_ms)
+    return NetArchivePage(
+        node=name,
+        from_ms=ask.since_ms,
+        until_ms=until_ms,
+        rows=net_rows(rows.items(), asker),
+        steps=tuple(
+            NetStepRows(
+                number=number, at_ms=at_ms, rows=net_rows(changes.items(), asker, with_nulls=True)
+            )
+            for number, (at_ms, changes) in enumerate(steps, 1)
+            if at_ms < until_ms
+        ),
+    )
+
+
 def _bounded(steps: list[NetStep]) -> list[NetStep]:
     """The first steps, one at least, that together have a bounded number of changes."""
     count = 0
@@ -142,3 +207,38 @@ def _known(part: Part | None) -> Part:
         problem = "this is a secondary node, which does not know the network"
         raise RequestError(404, problem, remedy="ask one of its parents")
     return part
+
+
+class WatchNet(Watch, frozen=True, kw_only=True, tag="net"):
+    pass
+
+
+class NetState(Struct, frozen=True, kw_only=True):
+    """The network as `node` knows it; `left_out` counts rows beyond the bounds of the map."""
+
+    node: str
+    left_out: int
+    nodes: dict[str, NetNode]
+    links: dict[str, dict[str, NetLink]]
+    flows: dict[str, dict[str, FlowStatus]]
+    arrivals: dict[str, dict[str, ArrivalStatus]]
+
+
+def _net_version(node: NodePorts) -> object:
+    known = None if node.net is None else node.net.net_map
+    return None if known is None else known.version
+
+
+@live_set(changes_with=_net_version)
+def net(node: NodePorts, _ask: WatchNet, asker: Asker) -> NetState:
+    """The whole network: nodes by name, links by source and target, flows and arrivals by node."""
+    known = net_map(node)
+    rows = net_rows(known.rows.items(), asker)
+    return NetState(
+        node=node.view.name,
+        left_out=known.left_out,
+        nodes=rows.nodes,  # type: ignore[arg-type]
+        links=rows.links,  # type: ignore[arg-type]
+        flows=rows.flows,  # type: ignore[arg-type]
+        arrivals=rows.arrivals,  # type: ignore[arg-type]
+    )

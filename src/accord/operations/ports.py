@@ -211,7 +211,9 @@ class AdmissionPort(Protocol):
 
     async def show(self) -> AdmissionStatus: ...
 
-    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+    async def check(
+        self, channel: str, where: str, client_: str = "", wanted_hz: float | None = None
+    ) -> DemandStatus:
         """The demand of a subscription; raises AccordError if it is not a valid one."""
 
 
@@ -265,6 +267,9 @@ class PipelinePort(Protocol):
 
     async def ledger(self, number: int, most: int) -> bytes:
         """Archived outcomes of an event: `ArchivedEntry`s as msgpack."""
+
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        """Archived changes of the network: times and records as msgpack, the oldest first."""
 
 
 class OtherNodes(Protocol):

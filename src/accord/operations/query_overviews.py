@@ -1,14 +1,16 @@
-"""More about the events that a query finds: how many there are over time, and all as a file.
+"""More about the events that a query finds: how many over time, all as a file, their attributes.
 
-Both go through the data pipeline, like `accord.operations.query`, and check rights as it does.
+All go through the data pipeline, like `accord.operations.query`, and check rights as it does.
 """
 
 from __future__ import annotations
 
 import asyncio
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from accord.core.queries.histogram import MAX_BUCKETS
 from accord.core.queries.messages import MAX_TOKEN, EventQuery, encode_token
@@ -27,13 +29,17 @@ from accord.operations.query import (
     query_importance,
     read_cursor,
 )
-from accord.operations.query_events import iso_time
+from accord.operations.query_events import iso_time, shown_event
 
 if TYPE_CHECKING:
-    from accord.core.queries.messages import HistogramPart
+    from accord.core.queries.messages import HistogramPart, Page
 
 MAX_EXPORT: Final = 50_000
 EXPORT_BYTES: Final = 16 << 20
+_SAMPLE: Final = 100  # events whose attributes count as known
+_SAMPLE_BYTES: Final = 1 << 18
+_MAX_NAMES: Final = 200
+_LISTED: Final = 12
 
 
 class EventCounts(Struct, frozen=True, kw_only=True):
@@ -63,6 +69,27 @@ class EventFile(Struct, frozen=True, kw_only=True):
     events: int
     is_complete: bool
     body: bytes
+
+
+class AttributeList(Struct, frozen=True, kw_only=True):
+    """The attributes of the newest `events` kept events, and those of a predicate that none has.
+
+    `hint` says so in a sentence; it is empty where the predicate reads no unknown attribute.
+    """
+
+    events: int
+    attributes: tuple[str, ...]
+    unknown: tuple[str, ...]
+    hint: str
+
+
+class ListAttributes(Request[AttributeList], frozen=True, kw_only=True, tag="list"):
+    """Selects events as a query does; the predicate is compared, and does not select."""
+
+    channel: Annotated[Text, Meta(description="A filter of channels.", examples=["demo/feeder/+"])]
+    where: Annotated[Text, Meta(description="A predicate.", examples=["load_mw > 4"])] = ""
+    since: Moment | None = None
+    until: Moment | None = None
 
 
 class CountEvents(Request[EventCounts], frozen=True, kw_only=True, tag="count"):
@@ -153,6 +180,54 @@ async def export_events(node: NodePorts, ask: ExportEvents, asker: Asker) -> Eve
     return EventFile(
         format=ask.format, events=found.events, is_complete=found.is_complete, body=found.body
     )
+
+
+@operation("attributes", "GET /query/attributes", long=True, max_bytes=MAX_BODY)
+async def list_attributes(node: NodePorts, ask: ListAttributes, asker: Asker) -> AttributeList:
+    """Which attributes kept events have, and which attributes of a predicate none of them has."""
+    find = Find(
+        channel=ask.channel,
+        where=ask.where or None,
+        since=ask.since,
+        until=ask.until,
+        limit=_SAMPLE,
+    )
+    query = await asyncio.to_thread(parse_query, find, now_ms=node.now_ms())
+    query = permitted(replace(query, where=""), asker.rights, asker.user or "an anonymous client")
+    found = await pipeline_of(node).page(
+        query,
+        cursor="",
+        rows=_SAMPLE,
+        bytes_=_SAMPLE_BYTES,
+        within_ms=1_000,
+        importance=query_importance(node, asker, query.channel),
+    )
+    return await asyncio.to_thread(_attributes, ask, found)
+
+
+def _attributes(ask: ListAttributes, found: Page) -> AttributeList:
+    from accord.core.predicates.predicate import parse  # noqa: PLC0415 (it is slow)
+    from accord.core.predicates.tree import Attribute, walk  # noqa: PLC0415
+
+    known = sorted({name for each in found.events for name in shown_event(each).attributes})
+    nodes = walk(parse(ask.where).tree) if ask.where else ()
+    wanted = {each.name for each in nodes if isinstance(each, Attribute)}
+    unknown = tuple(sorted(wanted.difference(known))) if found.events else ()
+    return AttributeList(
+        events=len(found.events),
+        attributes=tuple(known[:_MAX_NAMES]),
+        unknown=unknown,
+        hint=_hint(ask.channel, len(found.events), known, unknown[0]) if unknown else "",
+    )
+
+
+def _hint(channel: str, events: int, known: list[str], unknown: str) -> str:
+    of = f"the newest {events} events" if events > 1 else "the one event"
+    none = f"none of {of} of {channel} in this time has an attribute {unknown!r}"
+    close = get_close_matches(unknown, known, 1)
+    meant = f" (is {close[0]!r} meant?)" if close else ""
+    listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
+    return f"{none}{meant}; known: {listed or 'none'}"
 
 
 def _histogram(query: EventQuery, found: HistogramPart) -> EventCounts:

@@ -262,7 +262,7 @@ def _client_text(session: MqttSession) -> str:
 
 
 def _client_key(sort: str, sampler: ClientSampler, now_ms: int) -> Callable[[Any], Cell]:
-    from accord.core.broker.backlog import waiting_ms  # noqa: PLC0415
+    from accord.core.broker.delivery_accounting import waiting_ms  # noqa: PLC0415
 
     if sort == "waiting_ms":
         return lambda session: waiting_ms(session.outbox, now_ms)

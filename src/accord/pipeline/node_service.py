@@ -19,6 +19,8 @@ from accord.core.queries.messages import (
     HistogramRequest,
     LedgerLookup,
     LedgerReply,
+    NetLookup,
+    NetReply,
     PageQuery,
     QueryFailure,
     ReportReply,
@@ -35,6 +37,7 @@ from accord.pipeline.query.engine import Engine
 from accord.pipeline.query.exports import export
 from accord.pipeline.query.histogram import HistogramEngine
 from accord.pipeline.query.ledger import find_outcomes
+from accord.pipeline.query.net_records import find_net_records
 from accord.pipeline.query.pages import QueryEngine
 from accord.pipeline.query.planner import Planner
 from accord.pipeline.query.scheduler import QueryJob, QueryScheduler
@@ -127,6 +130,7 @@ class NodeService:
                 | ExportRequest()
                 | ReportRequest()
                 | LedgerLookup()
+                | NetLookup()
             ):
                 self._scheduler.put(
                     QueryJob(message.id, message.importance, lambda job: self._answer(job, message))
@@ -154,6 +158,9 @@ class NodeService:
                 snapshot = self._archive.ledger.snapshot()
                 body = find_outcomes(self._planner, snapshot, message.number, message.most)
                 return LedgerReply(id=job.id, body=body)
+            case NetLookup():
+                body = find_net_records(self._archive.ledger.snapshot(), self.node, message)
+                return NetReply(id=job.id, body=body)
             case ReportRequest():
                 return self._report(job, message)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import islice
-from math import isfinite
 from typing import Final
 
 import msgspec
@@ -14,37 +13,29 @@ from msgspec import Struct
 from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Basis, Measured
 from accord.core.admission.demand import measured as measured_by
-from accord.core.admission.filter_index.filters import Filter
-from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
+from accord.core.admission.options import AdmissionOptions, Mode
 from accord.core.admission.overlay_admission import SERVICE, OverlayAdmission
-from accord.core.admission.reservation import ReservationState
 from accord.core.admission.resources import MEMORY, client, link
 from accord.core.admission.secondary_admission import SecondaryAdmission
 from accord.core.admission.status import (
     AdmissionStatus,
     DemandStatus,
     FilterStatus,
-    NeedStatus,
     NodeBook,
     PoolStatus,
     RefusalStatus,
     filter_statuses,
-    need_status,
     pool_statuses,
-    reported_interval,
     tightest_pools,
 )
-from accord.core.admission.subscription_requests import AdmissionOutcome
 from accord.core.broker.broker import Broker
 from accord.core.broker.refusal_remedies import shortage_status
 from accord.core.broker.session import MqttSession
 from accord.core.broker.subscription_admission import SubscriptionAdmission, refusal_text
-from accord.core.model.errors import AdmissionError, decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
 from accord.core.monitoring.series import CounterRates
-from accord.core.policy.document_fields import guarantee_text
-from accord.core.policy.policies import Entity
-from accord.core.predicates.predicate import parse
+from accord.runtime.admission_checks import SubscriptionChecks, guarantee_words
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.logs import get_log
 from accord.runtime.monitor import Monitor
@@ -57,12 +48,10 @@ log = get_log(__name__)
 MAX_FILTERS: Final = 500
 MAX_POOLS: Final = 1_000
 CLIENTS_PER_SAMPLE: Final = 1_000  # clients sampled at a time
-DRY_RUN_TIMEOUT_S: Final = 10.0
 POOLS: Final = "admission"  # kind of the state record with a node's resource pools
 _ANNOUNCE_S: Final = 5
 _MIN_EVENTS: Final = 10  # events of a channel after which their mean size counts as known
 _SHOWN: Final = 300
-_MAX_DRY_RUNS: Final = 32  # concurrent dry runs
 _BUSY_SAMPLES: Final = 3  # consecutive samples after which the CPU counts as busy
 _MIN_HZ: Final = 100.0  # any CPU can do this rate: below it, something else keeps the CPU busy
 
@@ -97,6 +86,14 @@ class AdmissionService:
         self.admission = Admission(node, incarnation, options)
         self.admission.set_capacity(MEMORY, settings.memory_bytes)
         self.admitting = SubscriptionAdmission(broker, self.admission, clock_us, self._estimate)
+        self.checks = SubscriptionChecks(
+            node,
+            broker,
+            self.admitting,
+            estimate=self._estimate,
+            progress=self._progress,
+            is_secondary=is_secondary,
+        )
         self._node = node
         self._is_secondary = is_secondary
         self._broker = broker
@@ -111,7 +108,6 @@ class AdmissionService:
         self._round: Iterator[MqttSession] = iter(())
         self._busy_samples = 0  # consecutive samples with a busy CPU
         self._link_meters: dict[str, CounterRates] = {}
-        self._dry_runs = 0
         self._samples = 0
 
     @property
@@ -208,7 +204,7 @@ class AdmissionService:
         return AdmissionStatus(
             node=self._node,
             mode=self.mode,
-            guarantee=_guarantee_text(options.guarantee),
+            guarantee=guarantee_words(options.guarantee),
             basis=options.guarantee.basis,
             advertisements=admission.poset.advertisements,
             filters_total=len(admission.poset),
@@ -257,49 +253,11 @@ class AdmissionService:
             lately=found.lately[:refusals],
         )
 
-    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
-        """Dry run of a subscription: its demand, and whether it would be admitted.
-
-        Makes a reservation and releases it. Raises AdmissionError or PredicateError if invalid.
-        """
-        if len(self.admitting.outcome_callbacks) >= _MAX_DRY_RUNS:
-            raise AdmissionError(
-                "request", f"expected at most {_MAX_DRY_RUNS} at a time, try again"
-            )
-        filter_ = Filter(channel, parse(where or "TRUE"))
-        admission = self.admission
-        session = self._broker.sessions.get(client_)
-        entity = Entity(client_, node=self._node) if session is None else session.entity
-        guarantee = self.admitting.guarantee_for(entity, channel)
-        measured = self._estimate(channel, where, "")
-        size = admission.options.event_bytes
-        if measured.event_bytes is not None:
-            size = round(measured.event_bytes)
-        need = admission.estimate_demand(filter_, measured)
-        asked_hz = admission.estimator.requested_hz(filter_, guarantee.basis, measured=measured)
-        outcome = await self._try_reserve(filter_, guarantee, measured, size, client_)
-        return DemandStatus(
-            node=self._node,
-            mode=self.mode,
-            guarantee=_guarantee_text(guarantee),
-            channel=channel,
-            where=where,
-            client=client_,
-            rate_hz=reported_interval(need.rate_hz),
-            count=reported_interval(need.count),
-            paper_rate_hz=reported_interval(need.paper_rate_hz),
-            paper_count=reported_interval(need.paper_count),
-            is_advertised=need.is_advertised,
-            estimate_hz=need.estimate_hz,
-            asked_hz=asked_hz,
-            event_bytes=size,
-            state=outcome.state,
-            share=outcome.share,
-            problems=tuple(map(refusal_text, outcome.refusals)),
-            shortages=tuple(map(shortage_status, outcome.refusals)),
-            needs=self._needs(asked_hz, size, client_),
-            is_secondary=self._is_secondary,
-        )
+    async def check(
+        self, channel: str, where: str, client_: str = "", wanted_hz: float | None = None
+    ) -> DemandStatus:
+        """The demand of a subscription, and whether it would be admitted: see `checks`."""
+        return await self.checks.check(channel, where, client_, wanted_hz)
 
     # ------------------------------------------------------------------------------------ internals
 
@@ -308,66 +266,6 @@ class AdmissionService:
         if most is not None:
             return tightest_pools(self._node, table, most)
         return (*pool_statuses(self._node, table), *self._other_pools())
-
-    def _needs(self, asked_hz: float, event_bytes: int, client_: str) -> tuple[NeedStatus, ...]:
-        """What delivering to the client takes at this node, against what is free."""
-        if not (self.is_on and isfinite(asked_hz)):
-            return ()
-        session = self._broker.sessions.get(client_)
-        if session is not None:
-            self.admitting.refresh_link(session)
-        table, of = self.admission.reservations, client(client_)
-        amounts = self.admission.needed_amounts(asked_hz, event_bytes, of)
-        return tuple(
-            need_status(pool, amount, table.free(pool))
-            for pool, amount in amounts.items()
-            if client_ or pool != of
-        )
-
-    async def _try_reserve(
-        self, filter_: Filter, guarantee: Guarantee, measured: Measured, size: int, client_: str
-    ) -> AdmissionOutcome:
-        """Reserve as a hypothetical subscriber with what is left of the client's bandwidth."""
-        self._dry_runs += 1
-        name, key = f"\0{client_ or 'nobody'}", self._dry_runs
-        admission, door = self.admission, self.admitting.controller
-        session = self._broker.sessions.get(client_)
-        if session is not None and session.connection is not None:
-            bps = session.connection.link.capacity_bps()
-            taken = admission.reservations.state().get(client(client_))
-            left = 0 if taken is None else max(taken.reserved, taken.used)
-            admission.set_capacity(client(name), max(bps - left, 0) if bps else None)
-        decided: asyncio.Future[AdmissionOutcome] = asyncio.get_running_loop().create_future()
-
-        def on_outcome(outcome: AdmissionOutcome) -> None:
-            if not decided.done():  # the decision may change before this task resumes
-                decided.set_result(outcome)
-
-        self.admitting.outcome_callbacks[name, key] = on_outcome
-        try:
-            outcome = door.subscribe(
-                name,
-                key,
-                filter_,
-                now_us=clock_us(),
-                guarantee=guarantee,
-                event_bytes=size,
-                measured=measured,
-            )
-            if outcome is None:
-                self._progress()
-                async with asyncio.timeout(DRY_RUN_TIMEOUT_S):
-                    outcome = await decided
-        except TimeoutError:
-            outcome = AdmissionOutcome(
-                client=name, key=key, state=ReservationState.ASKING, share=0.0
-            )
-        finally:
-            del self.admitting.outcome_callbacks[name, key]
-            door.on_client_gone(name)
-            admission.set_capacity(client(name), None)
-            self._progress()
-        return outcome
 
     def _progress(self) -> None:
         for net in (self._net, self._parents):
@@ -476,9 +374,3 @@ class AdmissionService:
 
 
 _lines: Final = msgspec.msgpack.Decoder(list[PoolStatus])
-
-
-def _guarantee_text(guarantee: Guarantee) -> str:
-    if guarantee.kind is GuaranteeKind.PERCENTAGE:
-        return guarantee_text(guarantee.percent / 100)
-    return str(guarantee.kind)

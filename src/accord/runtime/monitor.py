@@ -29,7 +29,7 @@ from accord.core.monitoring.series import (
     kbps,
     wait_quantile_ms,
 )
-from accord.core.monitoring.statistics import REPLACED, WAIT_BUCKETS, Statistics
+from accord.core.monitoring.statistics import WAIT_BUCKETS, Statistics
 from accord.core.monitoring.top import (
     BinActivity,
     ChannelActivity,
@@ -40,7 +40,13 @@ from accord.core.monitoring.top import (
     Top,
     Waiting,
 )
-from accord.core.monitoring.verdict import NodeFacts, NodeProblem, ProblemLog, find_problems
+from accord.core.monitoring.verdict import (
+    NetFaults,
+    NodeFacts,
+    NodeProblem,
+    ProblemLog,
+    find_problems,
+)
 from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.runtime.ledger_store import LedgerStore
 from accord.runtime.process import ProcessUsage
@@ -72,8 +78,8 @@ class MonitoredNode(Protocol):
 
     def management(self) -> Management: ...
 
-    def links_down(self) -> Sequence[tuple[str, str]]:
-        """Neighbours without a link, and why."""
+    def net_faults(self) -> NetFaults:
+        """What fails in the network, as far as the node knows."""
 
     async def waiting(self, number: int) -> list[Waiting]:
         """Where event `number` is queued."""
@@ -225,7 +231,7 @@ class Monitor:
             clients=self._client_activity,
             journal=statistics.journal,
             pipeline=statistics.pipeline,
-            links_down=self._watched.links_down(),
+            net=self._watched.net_faults(),
         )
 
     def _sample_delivery(self) -> None:
@@ -243,8 +249,6 @@ class Monitor:
         self._node.add(now_ms, self._counts(statistics))
         cpu, received, received_bytes, sent, sent_bytes, shed, replaced = self._node.rates()
         for cause, count in statistics.shed.causes.items():
-            if cause == REPLACED:
-                continue
             self._shed.setdefault(cause, CounterRates(before_ms, (0,))).add(now_ms, (count,))
         self.load = NodeLoad(
             cpu_percent=round(cpu / 10_000, 1),
@@ -303,7 +307,7 @@ class Monitor:
             statistics.sent.publishes.total,
             statistics.sent.bytes,
             statistics.shed.total,
-            statistics.shed.replaced,
+            statistics.replaced,
         )
 
     def _add_each(self, kind: str, names: Sequence[str], which: str, line: object) -> None:

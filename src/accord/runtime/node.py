@@ -269,7 +269,7 @@ class Node:
                 )
                 self.history.start()
                 await self.net.start(self._stack)
-            self.policy_runtime.links_down = self.net.links_down
+            self.policy_runtime.net_faults = self.net.net_faults
             self.ports = self._ports(self.policy_runtime)
             if self.others is not None:
                 self.others.start(self.ports)

@@ -24,12 +24,15 @@ from accord.core.links.handshake import LinkPeer, LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
 from accord.core.links.options import FrameCounts
 from accord.core.model.former_names import current_options
+from accord.core.monitoring.ledger import DELIVERED
 from accord.core.monitoring.measurement_registry import FAILURE, MeasuredValue, parts_of
+from accord.core.monitoring.verdict import NetFaults
 from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
 from accord.core.overlay.net_history import NetHistory
 from accord.core.overlay.net_map import NetMap, states_in
+from accord.core.overlay.net_recorder import NET_CHANNEL, NetRecorder
 from accord.core.overlay.options import OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import TransitEvent
@@ -59,6 +62,7 @@ _SOON_US: Final = 1_000_000
 _LONG_US: Final = 60_000_000
 _TEXT_AT_ONCE: Final = 8_192  # characters of remote predicates parsed in one go, about 0.1 s
 _MAP_US: Final = 50_000  # between two updates of the map
+_RECORD_US: Final = 1_000_000  # between two records of changes in the ledger
 _MAP_SHARE: Final = 20  # at most one part in so many of the time goes into them
 _PAUSES: Final = 4  # pause after parsing, as a multiple of the time it took
 
@@ -113,6 +117,8 @@ class OverlayService:
         )
         self.net_map = NetMap(self.overlay)
         self.net_history = NetHistory(clock.now_ms())
+        self._recorder = NetRecorder(self.net_map.rows)
+        self._record_due_us = 0
         self._map_due_us = 0
         self.tiers = TierLinks()  # links to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
@@ -247,6 +253,7 @@ class OverlayService:
         for loss in losses:
             self.bridge.on_dropped(*loss)
         self._update_map(now_us)
+        self._record(now_us)
         if self.overlay.interests.is_aggregated != self._is_aggregated:
             self._is_aggregated = self.overlay.interests.is_aggregated
             log.warning(
@@ -263,6 +270,7 @@ class OverlayService:
             due_us = min(due_us, self._parse_due_us)
         if self.net_map.is_changed:
             due_us = min(due_us, self._map_due_us)
+        due_us = min(due_us, self._record_due_us)
         return due_us if self._children is None else min(due_us, self._children.next_due_us())
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
@@ -303,9 +311,37 @@ class OverlayService:
         if self.net_map.is_changed and now_us >= self._map_due_us:
             now_ms, changes = self._clock.now_ms(), self.net_map.update()
             self.net_history.add(changes, now_ms=now_ms)
+            self._recorder.note(changes, now_ms=now_ms)
             for subject, is_up in states_in(changes, self.overlay.name):
                 self._broker.context.sightings.observe(subject, is_up, now_ms=now_ms)
             self._map_due_us = now_us + max(_MAP_US, _MAP_SHARE * (clock_us() - now_us))
+
+    def _record(self, now_us: int) -> None:
+        """Have the ledger record what changed, once a second."""
+        ledger = self._broker.context.ledger
+        if now_us < self._record_due_us:
+            return
+        self._record_due_us = now_us + _RECORD_US
+        if not ledger.is_on:
+            return
+        now_ms = self._clock.now_ms()
+        for since_ms, record in self._recorder.take(now_ms=now_ms):
+            ledger.add(
+                0,
+                1,
+                NET_CHANNEL,
+                "",
+                "",
+                DELIVERED,
+                since_ms,
+                since_ms,
+                now_ms,
+                0,
+                0,
+                "",
+                record,
+                0,
+            )
 
     def _parse_interests(self, now_us: int) -> None:
         """Parse more of the remote interests, with pauses in between."""
@@ -396,9 +432,16 @@ class OverlayService:
             children=children,
         )
 
-    def links_down(self) -> list[tuple[str, str]]:
-        """Neighbours without a link, and why."""
-        return [] if self._neighbours is None else self._neighbours.links_down()
+    def net_faults(self) -> NetFaults:
+        """What fails in the network, as far as this node knows; links of its own with the cause."""
+        links_down = [] if self._neighbours is None else self._neighbours.links_down()
+        own = {frozenset((self.overlay.name, neighbour)) for neighbour, _ in links_down}
+        unreachable, failed = self.net_map.faults()
+        return NetFaults(
+            links_down=links_down,
+            unreachable=unreachable,
+            failed_links=[ends for ends in failed if frozenset(ends) not in own],
+        )
 
     def _on_link(self, node: str, is_up: bool) -> None:
         self._broker.context.changes.link_changed(node, is_up=is_up, now_ms=self._clock.now_ms())

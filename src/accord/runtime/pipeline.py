@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from msgspec import Struct, structs
 
@@ -41,6 +41,8 @@ from accord.core.queries.messages import (
     LedgerLookup,
     LedgerReply,
     MeasuredValues,
+    NetLookup,
+    NetReply,
     Page,
     PageQuery,
     QueryFailure,
@@ -146,6 +148,7 @@ _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
+_Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply, NetReply)
 
 
 class _Question:
@@ -246,10 +249,7 @@ class Pipeline:
             within_ms=within_ms,
             importance=importance,
         )
-        answer = await self._request(question, timeout_s)
-        if not isinstance(answer, Page):
-            raise _unexpected("a page")
-        return answer
+        return await self._ask(question, Page, timeout_s)
 
     async def histogram(  # noqa: PLR0913 (by keyword)
         self,
@@ -271,10 +271,7 @@ class Pipeline:
             within_ms=within_ms,
             importance=importance,
         )
-        answer = await self._request(question, None)
-        if not isinstance(answer, HistogramPart):
-            raise _unexpected("a histogram")
-        return answer
+        return await self._ask(question, HistogramPart)
 
     async def export(
         self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int = 3
@@ -288,10 +285,7 @@ class Pipeline:
             bytes=bytes_,
             importance=importance,
         )
-        answer = await self._request(question, None)
-        if not isinstance(answer, ExportReply):
-            raise _unexpected("a file")
-        return answer
+        return await self._ask(question, ExportReply)
 
     async def report(
         self,
@@ -310,19 +304,17 @@ class Pipeline:
             channel=channel,
             importance=importance,
         )
-        answer = await self._request(question, timeout_s)
-        if not isinstance(answer, ReportReply):
-            raise _unexpected("a report")
-        return answer.body
+        return (await self._ask(question, ReportReply, timeout_s)).body
 
     async def ledger(self, number: int, most: int) -> bytes:
         """Archived outcomes of an event: `ArchivedEntry`s as msgpack. Raises PipelineError."""
-        answer = await self._request(
-            LedgerLookup(id=next(self._ids), number=number, most=most), None
-        )
-        if not isinstance(answer, LedgerReply):
-            raise _unexpected("outcomes")
-        return answer.body
+        question = LedgerLookup(id=next(self._ids), number=number, most=most)
+        return (await self._ask(question, LedgerReply)).body
+
+    async def net_records(self, since_ms: int, until_ms: int, most: int) -> bytes:
+        """Archived changes of the network, as in `NetReply`. Raises PipelineError."""
+        question = NetLookup(id=next(self._ids), since_ms=since_ms, until_ms=until_ms, most=most)
+        return (await self._ask(question, NetReply)).body
 
     def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
         """Set the predicates whose rates and selectivities are measured."""
@@ -351,6 +343,15 @@ class Pipeline:
         )
 
     # Requests.
+
+    async def _ask(
+        self, message: Answerable, wanted: type[_Reply], timeout_s: float | None = None
+    ) -> _Reply:
+        reply = await self._request(message, timeout_s)
+        if not isinstance(reply, wanted):
+            problem = f"the data pipeline answered a {type(message).__name__} with a "
+            raise PipelineError("failed", problem + type(reply).__name__)
+        return reply
 
     async def _request(self, message: Answerable, timeout_s: float | None) -> Answers:
         self._check_possible(message)
@@ -614,10 +615,6 @@ def _stopping() -> PipelineError:
     return PipelineError("unavailable", "the node is stopping", retry_s=5)
 
 
-def _unexpected(wanted: str) -> PipelineError:
-    return PipelineError("failed", f"the data pipeline answered with something else than {wanted}")
-
-
 def _key(message: Answerable) -> _Key:
     """Key of a request; requests with the same key are likely to end alike."""
     match message:
@@ -629,6 +626,8 @@ def _key(message: Answerable) -> _Key:
             kind = ("export", message.format)
         case LedgerLookup():
             return ("ledger",)
+        case NetLookup():
+            return ("net",)
         case _:
             kind = ()
     return (*kind, message.ask.channel, message.ask.where, message.ask.xpath)

@@ -20,6 +20,7 @@ from accord.core.broker.session import MqttSession
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management, Waiting
+from accord.core.monitoring.verdict import NetFaults
 from accord.core.policy.dry_run import OpenOperation
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy_set import PolicySet
@@ -74,7 +75,7 @@ class PolicyRuntime:
         self._clock = clock
         self.statistics = statistics
         self.requests: RequestDispatcher  # set before the node listens
-        self.links_down: Callable[[], Sequence[tuple[str, str]]] = lambda: ()  # set by the node
+        self.net_faults: Callable[[], NetFaults] = NetFaults  # set by the node
         self._limits: tuple[object, ...] = ()
         self._isolation = FaultIsolation(log)
         self._admission = admission

@@ -14,6 +14,7 @@ from accord.core.broker.parent_bridge import ParentBridge
 from accord.core.links.codec import LinkCodec
 from accord.core.links.handshake import LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
+from accord.core.monitoring.verdict import NetFaults
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus, TransitCounts
 from accord.core.overlay.tier_links import TierLinks
@@ -216,9 +217,10 @@ class SecondaryService:
             interests_aggregated=self.child.interests_aggregated(),
         )
 
-    def links_down(self) -> list[tuple[str, str]]:
+    def net_faults(self) -> NetFaults:
         """Parents without a link, and why."""
-        return [] if self._neighbours is None else self._neighbours.links_down()
+        links_down = [] if self._neighbours is None else self._neighbours.links_down()
+        return NetFaults(links_down=links_down)
 
     def _on_link(self, node: str, is_up: bool) -> None:
         self._broker.context.changes.link_changed(node, is_up=is_up, now_ms=self._clock.now_ms())

@@ -48,6 +48,7 @@ def _our_own(now: Statistics) -> Iterator[tuple[str, object]]:
     yield f"{_ACCORD}/predicates/count", now.predicates
     yield f"{_ACCORD}/messages/matched", now.matched
     yield f"{_ACCORD}/messages/unmatched", now.unmatched
+    yield f"{_ACCORD}/messages/replaced", now.replaced
     yield f"{_ACCORD}/connects/accepted", now.connects
     for name, counts in (
         ("connects/refused", now.connects_refused),

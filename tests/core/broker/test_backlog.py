@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.core.broker.dialogue import Table
 
-from accord.core.broker.backlog import backlog_by_channel, waiting_ms
 from accord.core.broker.connection import client_reading
+from accord.core.broker.delivery_accounting import backlog_by_channel, waiting_ms
 from accord.core.mqtt.properties import Properties
 
 KEYED = Properties(user=(("key", "1"),))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from accord.core.monitoring.delivery import Delivery
 from accord.core.monitoring.statistics import JournalStatus, PipelineStatus
@@ -10,6 +11,7 @@ from accord.core.monitoring.top import ChannelActivity, ClientActivity, Manageme
 from accord.core.monitoring.verdict import (
     BAD,
     WARN,
+    NetFaults,
     NodeFacts,
     NodeProblem,
     ProblemLog,
@@ -18,7 +20,7 @@ from accord.core.monitoring.verdict import (
 )
 
 IDLE = NodeLoad()
-GOOD = Delivery(in_time=0.9996, delivered_hz=1_234.4)
+GOOD = Delivery(in_time=0.9996, delivered_hz=1_234.4, deadline_hz=3)
 DISK = 100_000_000_000
 
 
@@ -126,10 +128,22 @@ def test_what_is_well(facts: NodeFacts) -> None:
             "/internals",
         ),
         (
-            NodeFacts(load=IDLE, links_down=[("denver", "connection refused")]),
+            NodeFacts(load=IDLE, net=NetFaults(links_down=[("denver", "connection refused")])),
             BAD,
             "the link to denver is down: connection refused",
             "/network",
+        ),
+        (
+            NodeFacts(load=IDLE, net=NetFaults(unreachable=["boston & co"])),
+            BAD,
+            "boston & co is not reachable",
+            "/network?node=boston+%26+co",
+        ),
+        (
+            NodeFacts(load=IDLE, net=NetFaults(failed_links=[("boston", "denver")])),
+            WARN,
+            "the link boston – denver failed",
+            "/network?link=boston+denver",
         ),
         (
             NodeFacts(load=NodeLoad(cpu_percent=90)),
@@ -161,7 +175,7 @@ def test_the_worst_comes_first_and_not_too_many() -> None:
             for number in range(100)
         ],
         journal=JournalStatus(failure="no space"),
-        links_down=[(f"n{number}", "") for number in range(100)],
+        net=NetFaults(links_down=[(f"n{number}", "") for number in range(100)]),
     )
     found = find_problems(facts)
     assert [each.key for each in found[:2]] == ["journal", "link/n0"]
@@ -175,6 +189,10 @@ def test_the_sentence() -> None:
     two = NodeProblem(key="b", severity=WARN, subject="b", sentence="the disk is full", page="/")
     assert verdict("alpha", [], GOOD, is_ready=True) == (
         "All is well at alpha: > 99.9 % of 1,234 events/s in time."
+    )
+    unbounded = verdict("alpha", [], replace(GOOD, in_time=1, deadline_hz=0), is_ready=True)
+    assert (
+        unbounded == "All is well at alpha: 100 % of 1,234 events/s delivered; none has a deadline."
     )
     quiet = "All is well at alpha: nothing to deliver now."
     assert verdict("alpha", [], Delivery(), is_ready=True) == quiet

@@ -79,6 +79,7 @@ def test_it_follows_links_flows_and_arrivals_at_every_node() -> None:
     net.run_for(3 * S)
     net.check()
     assert net.maps["d"].rows[LINK, "b", "c"].is_used is False  # type: ignore[union-attr]
+    assert net.maps["d"].faults() == ([], [("b", "c")])
     net.join("b", "c", 40)
     net.run_for(3 * S)
     net.check()
@@ -96,9 +97,11 @@ def test_what_an_unreachable_node_reported_is_left_out() -> None:
     net.check()
     assert not any(isinstance(row, FlowStatus) for row in net.maps["a"].rows.values())
     assert net.maps["a"].rows[NODE, "d", ""].is_reachable is False  # type: ignore[union-attr]
+    assert net.maps["a"].faults() == (["d"], [])
     net.join("c", "d", 5)
     net.run_for(3 * S)
     net.check()
+    assert net.maps["a"].faults() == ([], [])
     assert net.maps["a"].rows[NODE, "d", ""].is_reachable is True  # type: ignore[union-attr]
 
 

@@ -1,17 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Schemas } from '$api/contract';
-import {
-  amount,
-  checkText,
-  interval,
-  poolOf,
-  refusals,
-  sentence,
-  taken,
-  tightestFirst,
-  type Book,
-  type Pool,
-} from './words';
+import { amount, interval, poolOf, refusals, sentence, taken, tightestFirst, type Book, type Pool } from './words';
 
 const pool = (resource: string, promised: number, capacity: number | null, of = '', node = 'denver'): Pool => ({
   node,
@@ -44,8 +32,6 @@ const refusal = (at_ms: number, client: string) => ({
   is_binding: true,
   shortages: [],
 });
-const need = (more: Partial<Schemas['DemandStatus']>) =>
-  ({ node: 'denver', mode: 'enforce', state: 'admitted', share: 1, ...more }) as Schemas['DemandStatus'];
 
 describe('the books', () => {
   it('show the tightest first, and use counts where it is more than what is promised', () => {
@@ -99,14 +85,6 @@ describe('the sentence', () => {
 });
 
 describe('a check', () => {
-  it('is told in words', () => {
-    expect(checkText(need({}))).toBe('It would be admitted.');
-    expect(checkText(need({ share: 0.5 }))).toBe('It would be admitted, by 50\u00a0% of the nodes on its path.');
-    expect(checkText(need({ state: 'refused' }))).toBe('It would be refused.');
-    expect(checkText(need({ state: 'asking' }))).toContain('did not answer in time');
-    expect(checkText(need({ mode: 'off' }))).toContain('admission is off at denver');
-  });
-
   it('has intervals without needless ends', () => {
     expect(interval({ low: 18, high: 31 }, String)).toBe('18 to 31');
     expect(interval({ low: 18, high: 18 }, String)).toBe('18');

@@ -91,16 +91,4 @@ export function advertisements(found: Interval): string {
   return `${interval(found, (value) => number(value))} ${found.high === 1 ? 'advertisement' : 'advertisements'}`;
 }
 
-/** The verdict of a check. */
-export function checkText(need: Schemas['DemandStatus']): string {
-  if (need.mode === 'off') return `Accepted: admission is off at ${plain(need.node, 40)}.`;
-  if (isAdmitted(need)) {
-    if (need.share < 1) return `It would be admitted, by ${share(need.share, 0)} of the nodes on its path.`;
-    return need.mode === 'report' ? 'It would be admitted, also if it were enforced.' : 'It would be admitted.';
-  }
-  return need.state === 'asking'
-    ? 'Not decided: the nodes on its path did not answer in time.'
-    : 'It would be refused.';
-}
-
 export const isAdmitted = (need: Schemas['DemandStatus']): boolean => need.state === 'admitted';

@@ -14,6 +14,9 @@ import { PageWindow } from './page_window';
 import { iso, spanOf, type HistoryView, type Span } from './view';
 
 export const PAGE = 100;
+/** For who scrolls on as soon as rows have come. */
+const LARGE_PAGE = 1_000;
+const SOON_MS = 500;
 const WITHIN_MS = 1_000;
 const BUCKETS = 120;
 const AGAIN_MS = 2_000;
@@ -38,12 +41,17 @@ export class HistoryQuestion {
   answeredMs = $state(0);
   cost = $state.raw({ files: 0, skipped: 0, bytes: 0, tail: 0, tookMs: 0 });
 
+  /** Why nothing may be found: an attribute of the condition that no event has. */
+  hint = $state('');
+
   readonly view: HistoryView;
   readonly span: Span;
   #window = new PageWindow<HistoryEvent>(sizeOf);
   #abort = new AbortController();
   #restoring: AbortController | undefined;
   #isMoreAsked = false;
+  /** When more came last. */
+  #moreMs = -SOON_MS;
 
   constructor(view: HistoryView) {
     this.view = view;
@@ -53,7 +61,10 @@ export class HistoryQuestion {
 
   async start(): Promise<void> {
     await this.#read(PAGE);
-    if (this.answeredMs && !this.problem && !this.#abort.signal.aborted) await this.#count();
+    if (this.answeredMs && !this.problem && !this.#abort.signal.aborted) {
+      if (!this.known && !this.hasMore && this.view.where) void this.#compare();
+      await this.#count();
+    }
   }
 
   /** Stop what is under way; what came stays. */
@@ -91,10 +102,12 @@ export class HistoryQuestion {
     if (this.isReading || this.#isMoreAsked || !this.#window.next) return;
     this.#isMoreAsked = true;
     if (this.#abort.signal.aborted) this.#abort = new AbortController();
+    const isSoon = performance.now() - this.#moreMs < SOON_MS;
     try {
-      await this.#read(PAGE);
+      await this.#read(isSoon ? LARGE_PAGE : PAGE);
     } finally {
       this.#isMoreAsked = false;
+      this.#moreMs = performance.now();
     }
   }
 
@@ -188,6 +201,19 @@ export class HistoryQuestion {
       this.#show();
     } catch (error) {
       if (!mine.signal.aborted) this.problem = asProblem(error);
+    }
+  }
+
+  /** Whether events have the attributes of the condition; a remark, so it may fail. */
+  async #compare(): Promise<void> {
+    const { signal } = this.#abort;
+    const { channel, where, since, until } = this.#question();
+    const query = { channel: channel!, where: where!, ...(since && { since }), ...(until && { until }) };
+    try {
+      const found = await api.get('/api/v1/query/attributes', { query, signal });
+      if (!signal.aborted) this.hint = found.hint;
+    } catch {
+      // nothing is said
     }
   }
 

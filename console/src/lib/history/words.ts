@@ -49,7 +49,8 @@ export function progress(found: Progress): string {
 }
 
 /** Why nothing may have been found. */
-export function nothingWords(view: HistoryView): string {
+export function nothingWords(view: HistoryView, hint = ''): string {
+  if (hint) return `${hint.charAt(0).toUpperCase()}${plain(hint.slice(1), 500)}.`;
   if (view.where || view.xpath) return 'Try without the condition, or look further back.';
   return 'Look further back, or see whether the channel is kept: [[keep]] in accord.toml.';
 }

@@ -3,6 +3,7 @@
  *
  * What is asked for is checked first. As long as it has a mistake, the last good filter goes on.
  */
+import type { Schemas } from '$api/contract';
 import { ProblemError, asProblem } from '$lib/problem';
 import { request } from '$lib/api';
 import { live } from '$lib/live.svelte';
@@ -36,6 +37,8 @@ export class Tap {
   mistake = $state.raw<Mistake>();
   /** The filter that counts. */
   applied = $state.raw<TapFilter>({ where: '', xpath: '' });
+  /** The attributes that the filter reads. */
+  reads = $state.raw<readonly string[]>([]);
   /** When it began to count. */
   sinceMs = $state(0);
   events = $state.raw<readonly TapEvent[]>([]);
@@ -101,7 +104,8 @@ export class Tap {
     if (text.trim()) {
       try {
         const body = filter.xpath ? { xpath: filter.xpath } : { where: filter.where };
-        await request('post', '/api/v1/predicates/check', { body, signal: abort.signal });
+        const checked = await request('post', '/api/v1/predicates/check', { body, signal: abort.signal });
+        if (asked === this.#asked) this.reads = (checked as Schemas['CheckedPredicate']).attributes;
       } catch (error) {
         if (asked !== this.#asked || this.#isEnded) return;
         const problem = asProblem(error);

@@ -7,7 +7,7 @@ import { canDecode, fileName, glance, hexLines, imageSize, kindOf, textOf } from
 import { both, condition, indexOf, lengthAt, mistakeOf, repairText, tokens } from './predicate';
 import { foldedText, jsonTree } from './trees';
 import { readViews, withView, writeViews } from './views';
-import { tapNote } from './words';
+import { tapNote, unknownWords } from './words';
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 const arrival = (payload = bytesOf('x'), userProperties: Record<string, string | string[]> = {}): Arrival => ({
@@ -298,6 +298,14 @@ describe('trees', () => {
 });
 
 describe('what a tap says', () => {
+  it('names an attribute that no event had', () => {
+    expect(unknownWords(['alt', 'altitute'], ['alt', 'speed'])).toBe(
+      'No event so far had an attribute “altitute”; known: alt, speed.',
+    );
+    expect(unknownWords(['alt'], ['alt'])).toBe('');
+    expect(unknownWords(['alt'], [])).toBe('');
+  });
+
   const figures = {
     rateHz: 4.1,
     publishedHz: 4.1,

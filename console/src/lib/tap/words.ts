@@ -1,5 +1,5 @@
 /** What a tap says of itself. */
-import { figure, number, time } from '../format';
+import { figure, number, plain, time } from '../format';
 import { MAX_EVENTS, MAX_RATE_HZ } from './events';
 
 export interface TapFigures {
@@ -13,6 +13,17 @@ export interface TapFigures {
   dropped: number;
   waiting: number;
   pausedAtMs: number;
+}
+
+/** That a filter reads an attribute which no event had; empty if events are not known. */
+export function unknownWords(reads: readonly string[], seen: readonly string[]): string {
+  const unknown = reads.find((name) => !seen.includes(name));
+  if (unknown === undefined || !seen.length) return '';
+  const known = seen
+    .slice(0, 12)
+    .map((name) => plain(name, 40))
+    .join(', ');
+  return `No event so far had an attribute “${plain(unknown, 60)}”; known: ${known}.`;
 }
 
 /** Beside the title: how much of what comes is shown. */

@@ -168,6 +168,10 @@ class DemandStatus(Struct, frozen=True, kw_only=True):
     shortages: tuple[ShortageStatus, ...] = ()
     needs: tuple[NeedStatus, ...] = ()
     is_secondary: bool = False  # rates of local advertisements; parents know the rest
+    wanted_hz: float | None = None  # the rate that was asked for
+    promised_hz: float | None = None  # what the client has of it already; None: nothing
+    most_hz: float | None = None  # what fits of the wanted rate, if not all does
+    answer: str = ""  # in a sentence
 
 
 def reported_interval(between: Interval) -> ReportedInterval:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from accord.core.broker import session_records
-from accord.core.broker.backlog import waiting_ms
 from accord.core.broker.broker import Broker, ClientConnection, SubscriptionPredicate
 from accord.core.broker.broker_context import CommitWaiter
 from accord.core.broker.connection_state import (
@@ -28,6 +27,7 @@ from accord.core.broker.connection_state import (
     REFUSALS,
     STATES,
 )
+from accord.core.broker.delivery_accounting import waiting_ms
 from accord.core.broker.handshake import LoginGate, MqttHandshake
 from accord.core.broker.publish_handler import PublishHandler
 from accord.core.broker.reply_queue import MAX_PENDING_REPLIES, NO_FRAMES, ReplyQueue

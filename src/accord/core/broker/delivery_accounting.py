@@ -1,12 +1,18 @@
-"""Outcome of a message for one receiver: counted per channel, and recorded in the ledger."""
+"""What becomes of messages for one receiver.
+
+Outcomes are counted per channel and recorded in the ledger; of what still waits in the outbox it is
+told for how long, and of which channels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from accord.core.broker.broker_context import BrokerContext, ConnectionPort
 from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.runs import MessageRun
+from accord.core.monitoring.delivery_lines import WaitingEvents
 from accord.core.monitoring.ledger import (
     DELIVERED,
     EXPIRED,
@@ -14,8 +20,15 @@ from accord.core.monitoring.ledger import (
     SHAPED,
     deadline_detail,
     shape_detail,
+    stored_name,
 )
 from accord.core.scheduling.queue_entries import QueueEntry
+
+if TYPE_CHECKING:
+    from accord.core.scheduling.outbox import Outbox
+
+_FIRST: Final = 32  # entries of each lane; the first may have been replaced by newer ones
+_MOST: Final = 20_000
 
 
 def received_ms(entry: QueueEntry) -> int:
@@ -38,7 +51,7 @@ def count_sent(
     if entry.expires_ms > 0 and context.ledger.is_on:
         detail = deadline_detail(entry.expires_ms - received_ms(entry))
     if isinstance(entry, MessageRun):
-        if entry.parts is None:
+        if entry.parts is None and entry.expires_ms <= 0:
             entry.counts.count_delivered(entry.count, entry.size, wait_ms)
         else:
             entry.count_delivered(wait_ms)
@@ -52,6 +65,7 @@ def count_sent(
         if counts is not None:
             counts.count_delivered(1, size, wait_ms)
             counts.late += is_late
+            counts.with_deadline += entry.expires_ms > 0
             counts.shaped += message.shaped_from > 0
     if context.ledger.is_on:
         record_outcome(context, connection, receiver, entry, outcome, size, detail)
@@ -148,3 +162,29 @@ def record_unrouted(
         detail,
         0,
     )
+
+
+def waiting_ms(outbox: Outbox, now_ms: int) -> int:
+    """How long ago the oldest of the first entries came, 0 if none waits."""
+    if outbox.is_empty():
+        return 0
+    came_ms = min(map(received_ms, outbox.first_waiting(_FIRST)), default=now_ms)
+    return max(now_ms - came_ms, 0)
+
+
+def backlog_by_channel(outbox: Outbox, now_ms: int) -> dict[str, WaitingEvents]:
+    """What waits on each channel, named as in the ledger; of a very long queue, its first part."""
+    found: dict[str, WaitingEvents] = {}
+    if outbox.is_empty():
+        return found
+    for entry in outbox.first_waiting(_MOST):
+        age_ms = max(now_ms - received_ms(entry), 0)
+        if isinstance(entry, ClientDelivery):
+            found.setdefault(stored_name(entry.message.channel), WaitingEvents()).add(
+                1, entry.size, age_ms
+            )
+        elif isinstance(entry, MessageRun):
+            for channel, _, count in entry.numbered():
+                size = entry.size * count // entry.count
+                found.setdefault(stored_name(channel), WaitingEvents()).add(count, size, age_ms)
+    return found

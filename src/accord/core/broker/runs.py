@@ -194,12 +194,15 @@ class MessageRun(EventRun):
 
     def count_delivered(self, wait_ms: int) -> None:
         """Count the whole run as delivered to one receiver."""
+        has_deadline = self.expires_ms > 0
         if self.parts is None:
             self.counts.count_delivered(self.count, self.size, wait_ms)
+            self.counts.with_deadline += self.count if has_deadline else 0
             return
         mean_bytes = self.size // self.count
         for _, counts, numbers in self.parts:
             counts.count_delivered(len(numbers), len(numbers) * mean_bytes, wait_ms)
+            counts.with_deadline += len(numbers) if has_deadline else 0
 
     def count_dropped(self, is_expired: bool) -> None:
         """Count the whole run as not delivered to one receiver."""

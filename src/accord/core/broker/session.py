@@ -58,7 +58,6 @@ from accord.core.monitoring.ledger import (
     deadline_detail,
     replacement_detail,
 )
-from accord.core.monitoring.statistics import REPLACED
 from accord.core.mqtt.codes import V5, V311
 from accord.core.mqtt.packets import Will
 from accord.core.native import cut, number, rewrite
@@ -426,7 +425,8 @@ class MqttSession(Receiver):
     def _record_replaced(self, older: ClientDelivery, delivery: ClientDelivery) -> None:
         if older.qos:
             self._remove(older)
-        self._count(REPLACED, 1)
+        self.replaced += 1
+        self.context.counters.replaced += 1
         counts = older.message.counts
         if counts is not None:
             counts.replaced += 1
@@ -1043,10 +1043,7 @@ class MqttSession(Receiver):
             )
 
     def _count(self, cause: str, count: int) -> None:
-        if cause == REPLACED:
-            self.replaced += count
-        else:
-            self.shed += count
+        self.shed += count
         self.context.counters.count_shed(cause, self.name, count)
 
 

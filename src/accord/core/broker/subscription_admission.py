@@ -17,18 +17,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Measured
-from accord.core.admission.filter_index.filters import Filter
+from accord.core.admission.filter_index.filters import Filter, covers
 from accord.core.admission.networked_admission import NetworkedAdmission
 from accord.core.admission.options import Guarantee, GuaranteeKind, Mode
 from accord.core.admission.reservation import ReservationState
 from accord.core.admission.resources import Resource, client
-from accord.core.admission.subscription_requests import AdmissionOutcome, AdmissionRefusal
+from accord.core.admission.subscription_requests import (
+    AdmissionOutcome,
+    AdmissionRefusal,
+    SubscriptionRequest,
+)
 from accord.core.broker.client_advertisements import ClientAdvertisements
 from accord.core.broker.client_notifications import notify_client
 from accord.core.broker.session import MqttSession
@@ -115,6 +120,7 @@ MAX_RECENT_REFUSALS: Final = 100  # refusals remembered for monitoring
 RETRY_US: Final = 5_000_000  # retry interval for withdrawn reservations
 SHARED: Final = "$share/"
 _MAX_PENDING: Final = 1_000  # pending subscriptions of one client
+_MAX_COMPARED: Final = 200  # subscriptions of one client
 _GROUP: Final = "\0"  # not a valid client ID
 _MATCH_ALL: Final = parse("TRUE")
 _UNCONDITIONAL: Final = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=0)
@@ -285,6 +291,21 @@ class SubscriptionAdmission:
             return None
         (pattern,) = patterns
         return None if pattern.startswith(SHARED) else patterns[pattern]
+
+    def held_by(self, name: str, filter_: Filter) -> SubscriptionRequest | None:
+        """What is promised to a client for these events, by the same filter or a wider one."""
+        found = None
+        for pattern, reserved in islice(self._reserved.get(name, {}).items(), _MAX_COMPARED):
+            if pattern.startswith(SHARED) or not covers(reserved.filter, filter_):
+                continue
+            known = self.admission.subscriptions.get(*reserved.key)
+            if known is None or known.outcome is None:
+                continue
+            if known.outcome.state is ReservationState.ADMITTED:
+                if reserved.filter.identity == filter_.identity:
+                    return known
+                found = found or known
+        return found
 
     def guarantee_for(self, entity: Entity, channels: str) -> Guarantee:
         """The guarantee set by policies, or else by the configuration."""

@@ -27,6 +27,7 @@ class ChannelCounts:
         self.delivered: int = 0
         self.delivered_bytes: int = 0
         self.late: int = 0
+        self.with_deadline: int = 0  # of those delivered
         self.shaped: int = 0
         self.replaced: int = 0
         self.expired: int = 0

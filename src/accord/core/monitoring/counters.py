@@ -115,6 +115,7 @@ class Counters:
         self.disconnects: BoundedCounts = BoundedCounts()
         self.shed_causes: BoundedCounts = BoundedCounts()
         self.shed_clients: TopCounts = TopCounts()
+        self.replaced: int = 0  # queued messages whose place newer values took
         self.wait_counts: list[list[int]] = [[0] * WAIT_BUCKETS for _ in range(IMPORTANCES)]
         self.waited_ms: list[int] = [0] * IMPORTANCES
 
@@ -175,6 +176,7 @@ class Counters:
                 causes=dict(self.shed_causes.counts),
                 clients=tuple(ShedClient(*each) for each in self.shed_clients.top()),
             ),
+            replaced=self.replaced,
             journal=journal,
         )
 

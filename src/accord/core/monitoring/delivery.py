@@ -14,13 +14,14 @@ from msgspec import Struct
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.series import CounterRates, Counts
 
-_NOTHING: Final[Counts] = (0,) * 7
+_NOTHING: Final[Counts] = (0,) * 8
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
     """Events per second over all channels, by outcome; `delivered_hz` includes late and shaped.
 
-    `in_time` is the share delivered in time of those that were due; None if none were.
+    `in_time` is the share delivered in time of those that were due; None if none were. Without a
+    deadline whatever arrives is in time: `deadline_hz` says how many had one.
     """
 
     in_time: float | None = None
@@ -31,6 +32,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     expired_hz: float = 0
     shed_hz: float = 0
     refused_hz: float = 0
+    deadline_hz: float = 0
     p50_ms: float | None = None
     p95_ms: float | None = None
 
@@ -55,6 +57,7 @@ class DeliveryTotals:
                 counts.expired,
                 counts.shed,
                 counts.refused,
+                counts.with_deadline,
             )
             before = self._counted.get(counts.channel, _NOTHING)
             if now != before:
@@ -65,7 +68,7 @@ class DeliveryTotals:
         self._rates.add(now_ms, sums)
 
     def delivery(self, p50_ms: float | None, p95_ms: float | None) -> Delivery:
-        delivered, late, _, _, expired, shed, refused = self._rates.added()
+        delivered, late, _, _, expired, shed, refused, _ = self._rates.added()
         due = delivered + expired + shed + refused
         rates = self._rates.rates()
         return Delivery(
@@ -77,6 +80,7 @@ class DeliveryTotals:
             expired_hz=rates[4],
             shed_hz=rates[5],
             refused_hz=rates[6],
+            deadline_hz=rates[7] + rates[4],
             p50_ms=p50_ms,
             p95_ms=p95_ms,
         )

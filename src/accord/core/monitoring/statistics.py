@@ -57,9 +57,6 @@ class Publishes(Struct, frozen=True):
         return self.qos0 + self.qos1 + self.qos2
 
 
-REPLACED: Final = "replaced"  # cause of messages that newer values took the place of
-
-
 class Traffic(Struct, frozen=True, kw_only=True):
     """Traffic in one direction between the node and its clients."""
 
@@ -87,21 +84,14 @@ class ShedClient(Struct, frozen=True):
 
 
 class Shed(Struct, frozen=True, kw_only=True):
-    """Messages shed, by cause, and by client for those with the most.
-
-    One of the causes is that a newer value replaced them. That is no loss, so it is not in `total`.
-    """
+    """Messages shed, by cause, and by client for those with the most."""
 
     causes: dict[str, int]
     clients: tuple[ShedClient, ...]
 
     @property
     def total(self) -> int:
-        return sum(self.causes.values()) - self.replaced
-
-    @property
-    def replaced(self) -> int:
-        return self.causes.get(REPLACED, 0)
+        return sum(self.causes.values())
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
@@ -175,6 +165,7 @@ class Statistics(Struct, frozen=True, kw_only=True):
     unmatched: int
     queues: tuple[Queue, ...]
     shed: Shed
+    replaced: int = 0  # queued messages whose place newer values took: no loss
     journal: JournalStatus | None = None
     pipeline: PipelineStatus | None = None
 

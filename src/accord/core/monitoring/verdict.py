@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,6 +54,14 @@ class NodeProblem(Struct, frozen=True, kw_only=True):
     weight: float = 0  # of those with the same severity, greatest first
 
 
+class NetFaults(Struct, frozen=True, kw_only=True):
+    """What fails in the network, as far as the node knows."""
+
+    links_down: Sequence[tuple[str, str]] = ()  # neighbours without a link, and why
+    unreachable: Sequence[str] = ()
+    failed_links: Sequence[tuple[str, str]] = ()  # others, between nodes that are reachable
+
+
 class NodeFacts(Struct, frozen=True, kw_only=True):
     """What the verdict is about; channels and clients are the busiest."""
 
@@ -62,14 +71,14 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     clients: Sequence[ClientActivity] = ()
     journal: JournalStatus | None = None
     pipeline: PipelineStatus | None = None
-    links_down: Sequence[tuple[str, str]] = ()  # neighbour and problem
+    net: NetFaults = NetFaults()
 
 
 def find_problems(facts: NodeFacts, known: Collection[str] = ()) -> list[NodeProblem]:
     """Return what is not well, the worst first; `known` are the keys of problems so far."""
     found = [
         *_journal(facts.journal),
-        *_links(facts.links_down),
+        *_net(facts.net),
         *_worst(_channel(each, known) for each in facts.channels),
         *_worst(_client(each, known) for each in facts.clients),
         *_node(facts.load, facts.management, known),
@@ -127,7 +136,8 @@ def verdict(
         return f"{worst}{others}."
     if delivery.in_time is None:
         return f"All is well at {name}: nothing to deliver now."
-    share = f"{_percent(delivery.in_time)} of {delivery.delivered_hz:,.0f} events/s in time"
+    how = "in time" if delivery.deadline_hz else "delivered; none has a deadline"
+    share = f"{_percent(delivery.in_time)} of {delivery.delivered_hz:,.0f} events/s {how}"
     return f"All is well at {name}: {share}."
 
 
@@ -223,8 +233,8 @@ def _node(load: NodeLoad, management: Management, known: Collection[str]) -> Ite
         )
 
 
-def _links(links_down: Sequence[tuple[str, str]]) -> Iterator[NodeProblem]:
-    for neighbour, problem in links_down[:_MAX_OF_A_KIND]:
+def _net(net: NetFaults) -> Iterator[NodeProblem]:
+    for neighbour, problem in net.links_down[:_MAX_OF_A_KIND]:
         yield NodeProblem(
             key=f"link/{neighbour}",
             severity=BAD,
@@ -232,6 +242,24 @@ def _links(links_down: Sequence[tuple[str, str]]) -> Iterator[NodeProblem]:
             sentence=f"the link to {neighbour} is down" + (f": {problem}" if problem else ""),
             page="/network",
             weight=1_000,
+        )
+    for node in net.unreachable[:_MAX_OF_A_KIND]:
+        yield NodeProblem(
+            key=f"node/{node}",
+            severity=BAD,
+            subject=node,
+            sentence=f"{node} is not reachable",
+            page=f"/network?{urlencode({'node': node})}",
+            weight=500,
+        )
+    for source, target in net.failed_links[:_MAX_OF_A_KIND]:
+        yield NodeProblem(
+            key=f"link/{source}/{target}",
+            severity=WARN,
+            subject=f"{source} – {target}",
+            sentence=f"the link {source} – {target} failed",
+            page=f"/network?{urlencode({'link': f'{source} {target}'})}",
+            weight=500,
         )
 
 

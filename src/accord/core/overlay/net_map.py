@@ -78,6 +78,8 @@ class NetMap:
         self._overlay = overlay
         self._changed: dict[Key, None] = {(NODE, overlay.name, ""): None}
         self._counts = dict.fromkeys(_BOUNDS, 0)
+        self._faults: tuple[list[str], list[tuple[str, str]]] = ([], [])
+        self._faults_version = 0
         self._version = -1  # of the link-state map, when reachability was examined last
         overlay.store.watch(LINK, self._on_link)
         overlay.store.watch(NODE, self._on_node)
@@ -120,10 +122,30 @@ class NetMap:
         self.version += bool(changes)
         return changes
 
+    def faults(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """Nodes that are not reachable, and failed links between the others, by their ends."""
+        if self._faults_version != self.version:
+            self._faults_version = self.version
+            self._faults = self._find_faults()
+        return self._faults
+
     def check_invariants(self) -> None:
         for kind, bound in _BOUNDS.items():
             count = sum(key[0] == kind for key in self.rows)
             assert count == self._counts[kind] <= bound
+
+    def _find_faults(self) -> tuple[list[str], list[tuple[str, str]]]:
+        away = {
+            name
+            for (_, name, _), row in self.rows.items()
+            if isinstance(row, NetNode) and not row.is_reachable
+        }
+        failed = {
+            (min(source, target), max(source, target))
+            for (_, source, target), row in self.rows.items()
+            if isinstance(row, NetLink) and not row.is_used and not away & {source, target}
+        }
+        return sorted(away), sorted(failed)
 
     def _put(self, key: Key, row: Row | None) -> bool:
         """Take a row; returns whether it differs from the one before."""

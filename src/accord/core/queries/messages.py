@@ -163,6 +163,16 @@ class LedgerLookup(Struct, frozen=True, kw_only=True, tag="ledger"):
     importance: int = 3
 
 
+class NetLookup(Struct, frozen=True, kw_only=True, tag="net"):
+    """The records of the network from `since_ms` up to `until_ms`, the oldest `most`."""
+
+    id: int
+    since_ms: int
+    until_ms: int
+    most: int
+    importance: int = 3
+
+
 class WatchedPredicate(Struct, frozen=True, array_like=True):
     """A registered predicate, and the number of clients that registered it."""
 
@@ -259,6 +269,13 @@ class LedgerReply(Struct, frozen=True, kw_only=True, tag="ledger found"):
     body: bytes
 
 
+class NetReply(Struct, frozen=True, kw_only=True, tag="net found"):
+    """`body` is a list of times in ms with records of `core.overlay.net_recorder`, as msgpack."""
+
+    id: int
+    body: bytes
+
+
 class Health(Struct, frozen=True, kw_only=True, tag="health"):
     """State of the pipeline, sent every second and on every change."""
 
@@ -298,8 +315,8 @@ class MeasuredValues(Struct, frozen=True, tag="measured"):
     values: tuple[Measure, ...]
 
 
-Answerable = PageQuery | ReportRequest | HistogramRequest | ExportRequest | LedgerLookup
-Answers = Page | ReportReply | HistogramPart | ExportReply | LedgerReply
+Answerable = PageQuery | ReportRequest | HistogramRequest | ExportRequest | LedgerLookup | NetLookup
+Answers = Page | ReportReply | HistogramPart | ExportReply | LedgerReply | NetReply
 FromNode = StartPipeline | Answerable | Cancel | WatchPredicates
 FromPipeline = Answers | QueryFailure | Health | MeasuredValues
 

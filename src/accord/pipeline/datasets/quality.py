@@ -15,7 +15,7 @@ aggregation that Spark compiles.
 | `in_time` | arrived and not late, of all that should have arrived |
 
 Not counted as expected: events replaced by a newer one, and events the node refused, which have no
-destination.
+destination. Refused subscriptions, which the ledger has too, are no events.
 
 `live_quality` is the same as a stream: one row per time interval, once the interval is final.
 """
@@ -51,12 +51,13 @@ def quality_over_time(ledger: DataFrame, *by: str, every_s: int = 3_600) -> Data
 
 
 def outcomes(ledger: DataFrame) -> DataFrame:
-    """The entries about events: not those about links and nodes."""
-    return ledger.where(~F.col("outcome").isin(*STATES))
+    """The entries about events: not those about links and nodes, nor refused subscriptions."""
+    is_other = (F.col("number") == 0) & (F.col("publisher") == "")
+    return ledger.where(~F.col("outcome").isin(*STATES) & ~is_other)
 
 
 def with_delays(ledger: DataFrame) -> DataFrame:
-    """Add the delays of each entry; null if it did not arrive."""
+    """Add the delays of each entry of events; null if it did not arrive."""
     has_arrived = F.col("outcome").isin(*ARRIVED)
     return outcomes(ledger).select(
         "*",
