@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from accord.pipeline.files import stats_of, upper_bound
+from accord.pipeline.manifest import Snapshot
+from accord.pipeline.pruning import select
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.strategies import TYPED, attribute_maps, trees
@@ -14,9 +17,6 @@ from accord.core.model.channels import filter_selects
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
 from accord.pipeline.attributes import TYPES, to_row
-from accord.pipeline.files import stats_of, upper_bound
-from accord.pipeline.manifest import Snapshot
-from accord.pipeline.pruning import select
 from accord.pipeline.tables import ARROW, OTHER, FileEntry, group_of
 
 KINDS: Final = {int: "integer", float: "float", str: "string", bool: "boolean"}

@@ -11,8 +11,8 @@ from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, PageQuery
 from accord.pipeline import housekeeping
-from accord.pipeline.query.spark_engine import ArchiveLookup
 from accord.pipeline.housekeeping import Housekeeping, compact_on
+from accord.pipeline.query.spark_engine import ArchiveLookup
 
 
 @pytest.fixture

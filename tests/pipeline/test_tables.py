@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.slices import SliceJob, write_slice
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import START_MS, ledger_record, write_journal
 
@@ -16,10 +18,8 @@ from accord.core.mqtt.wire import read_varint
 from accord.journal.events import KeptEvent
 from accord.pipeline import tables
 from accord.pipeline.attributes import TYPES, schema
-from accord.pipeline.query.spark_predicate import to_column
 from accord.pipeline.housekeeping import compact
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import SliceJob, write_slice
+from accord.pipeline.query.spark_predicate import to_column
 from accord.pipeline.tables import FileEntry, TablesError
 from accord.predicates import parse
 

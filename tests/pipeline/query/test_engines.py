@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.pipeline.asking import NODE, World, made, pages, random_event
 from tests.pipeline.journals import START_MS
 
@@ -18,6 +19,7 @@ from accord.pipeline.query.engine import Engine, Lookup, StaleError
 from accord.pipeline.query.planner import LOOSE_ROWS, SMALL_BYTES, Planner
 from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange
 from accord.pipeline.query.scheduler import QueryStoppedError
+from accord.pipeline.query.spark_engine import warm_up
 from accord.pipeline.tables import LAST_MS, TableFile
 
 
@@ -46,9 +48,7 @@ def test_channels_with_any_characters(world: World, engine: Engine) -> None:
 
 
 # What views of a filter do not show by default is not any less denied by it.
-REPLIES = EventQuery(
-    channel="accord-response/#", without=("+/1",), limit=5, is_newest_first=False
-)
+REPLIES = EventQuery(channel="accord-response/#", without=("+/1",), limit=5, is_newest_first=False)
 
 
 def test_filters_of_many_channels(world: World, engine: Engine) -> None:
@@ -223,3 +223,7 @@ def test_pages_add_up_with_either_engine_in_turns(world: World, engine: Engine) 
         found += page.events
         queries._planner = Planner(chosen[len(found) % 2], lambda: None)
     assert found == world.expected(ask)
+
+
+def test_warming_up_asks_a_question(spark: SparkSession, tmp_path: Path) -> None:
+    warm_up(spark, tmp_path)

@@ -4,7 +4,6 @@ import csv
 import io
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet

@@ -13,7 +13,7 @@ from tests.pipeline.journals import START_MS
 from accord.core.predicates.tree import Attribute, Compare, In, Literal
 from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline.parquet_files import ORDER, write_file
-from accord.pipeline.query import datafusion_engine, scan_ranges, spark_engine
+from accord.pipeline.query import datafusion_engine, scan_ranges
 from accord.pipeline.query.checks import InvalidQueryError
 from accord.pipeline.query.chunks import Chunks
 from accord.pipeline.query.engine import Engine
@@ -77,9 +77,7 @@ def test_files_that_cant_match_are_passed_over(world: World, engine: Engine) -> 
         assert list(page.events) == world.expected(ask)
 
 
-def test_cursor_survives_a_restart_and_sees_nothing_newer(
-    world: World, engine: Engine
-) -> None:
+def test_cursor_survives_a_restart_and_sees_nothing_newer(world: World, engine: Engine) -> None:
     fill(world, 30)
     world.follow(10)
     ask = EventQuery(channel="#", is_newest_first=True, limit=25)
@@ -193,6 +191,7 @@ def test_bad_questions(world: World, engine: Engine) -> None:
         queries.page(PageQuery(id=1, ask=EventQuery(channel="#"), cursor="x"))
     assert caught.value.place == "cursor"
 
+
 def test_values_of_any_type_are_seen_wherever_they_are(world: World, engine: Engine) -> None:
     """What an attribute is declared as decides where its values are, but not which match."""
     texts = ("7.9", " UAV", "5", "5.0", "-0.0", "true", "2026-11-16T08:00:00Z", "9007199254740993")
@@ -233,7 +232,7 @@ def test_names_and_texts_with_any_characters(world: World, engine: Engine) -> No
     texts = ("it's", "back\\slash", 'say "no"', "💧", "new\nline", "a%b_c", "'; --", "")
     both = list(itertools.product(names, texts))
     world.publish([made(n, START_MS + n, "a", (each,)) for n, each in enumerate(both)])
-    world.follow(world.next, {name: "string" for name in names[::2]})
+    world.follow(world.next, dict.fromkeys(names[::2], "string"))
     queries = world.queries(engine)
     for name, text in random.Random(1).sample(both, 24):  # noqa: S311
         condition = Compare("=", Attribute(name), Literal(text))
