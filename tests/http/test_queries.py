@@ -220,6 +220,7 @@ def test_a_page_of_events() -> None:
         "bytes": 0,
         "tail": 1,
         "took_ms": 4,
+        "engine": "tail",
         "reached": None,
     }
     (asked,) = pipeline.asked

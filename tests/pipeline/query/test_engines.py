@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.asking import NODE, World, made, pages, random_event
 from tests.pipeline.journals import START_MS
 
-from accord.core.queries.messages import EventQuery, PageQuery
+from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError, check
 from accord.pipeline.query.datafusion_engine import DataFusionEngine
 from accord.pipeline.query.engine import Engine, Lookup, StaleError
@@ -141,25 +141,20 @@ def test_rows_are_examined_piece_by_piece(world: World, monkeypatch: pytest.Monk
     assert ends == [([], (START_MS + 9, 9)), ([], (START_MS + 19, 19)), ([22], None)]
 
 
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def file(*, bytes_: int = 1, rows: int = 1) -> TableFile:
     return TableFile(path="p", day="2026-11-16", rows=rows, bytes=bytes_)
 
 
 def test_the_smaller_engine_answers_what_is_small() -> None:
-    small, large = _Named("datafusion"), _Named("spark")
-    is_up = False
-    planner = Planner(small, lambda: large if is_up else None)  # type: ignore[arg-type]
+    small, large = DataFusionEngine(), DataFusionEngine()
+    up: list[Engine] = []
+    planner = Planner(small, lambda: up[0] if up else None)
     tight, loose = question(where="x = 1"), question(where="x + 1 = 2")
     forced = question(engine="spark")
     assert planner.choose(tight, [file(bytes_=2 * SMALL_BYTES)]) is small
     with pytest.raises(InvalidQueryError, match="Spark is not up"):
         planner.choose(forced, [file()])
-    is_up = True
+    up.append(large)
     assert planner.choose(tight, [file(bytes_=SMALL_BYTES)]) is small
     assert planner.choose(tight, [file(bytes_=SMALL_BYTES), file()]) is large
     assert planner.choose(tight, [file(rows=10 * LOOSE_ROWS)]) is small
@@ -215,8 +210,8 @@ def test_pages_add_up_with_either_engine_in_turns(world: World, engine: Engine) 
     world.publish([random_event(rng, n) for n in range(60)])
     world.follow(50)
     ask = EventQuery(channel="#", where="altitude_m > 200")
-    found = []
-    chosen = [engine, DataFusionEngine()]
+    found: list[QueryHit] = []
+    chosen: list[Engine] = [engine, DataFusionEngine()]
     queries = world.queries(engine)
     queries._planner = Planner(chosen[1], lambda: None)
     for page in pages(queries, ask, rows=7):

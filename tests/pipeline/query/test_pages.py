@@ -101,7 +101,7 @@ def test_following_pages_come_from_memory(world: World, engine: Engine) -> None:
     found = list(page.events)
     world.follow(40)  # what was in the tail is now behind what the chunk knows
     asked = []
-    engine.find = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign, assignment, func-returns-value]
+    engine.find = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign, assignment]
     page = queries.page(PageQuery(id=1, ask=ask, rows=9, cursor=page.cursor))
     assert not asked
     assert found + list(page.events) == world.expected(ask)[:18]

@@ -26,6 +26,7 @@ MAX_FRAME: Final = 128 << 20
 _LENGTH: Final = 4
 ExportFormat = Literal["csv", "json", "parquet"]
 EngineName = Literal["datafusion", "spark"]
+ReadBy = Literal["datafusion", "spark", "tail"]
 
 
 class FrameError(Exception):
@@ -199,7 +200,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     tail: int = 0
     took_ms: int = 0
     reached_ms: int | None = None
-    engine: EngineName | Literal["tail"] = "tail"
+    engine: ReadBy = "tail"
 
 
 class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):
