@@ -120,8 +120,6 @@ class TestWhatIsAsked:
         assert found.stderr.splitlines() == [
             "engine datafusion: 2 files opened (1.0 KB), 5 skipped; 1 record not archived yet; 3 ms"
         ]
-        asking("uav/#", "--as-of", "-1h")
-        assert asking.archive.asked[-1]["as_of"] == "-1h"
 
     def test_an_event_of_any_age(self, asking: Asking) -> None:
         asking("--event", "1-2")

@@ -37,7 +37,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-class Engine(StrEnum):
+class EngineChoice(StrEnum):
     DATAFUSION = "datafusion"
     SPARK = "spark"
 
@@ -69,7 +69,7 @@ def query(
     output: Path | None = option(
         "FILE", "Write the events to FILE (.parquet, .json).", "--output", "-o"
     ),
-    engine: Engine | None = option(
+    engine: EngineChoice | None = option(
         None, "What reads the archive.", show_default="as the query needs", default=None
     ),
     as_of: str | None = option(

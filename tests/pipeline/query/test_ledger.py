@@ -16,7 +16,7 @@ from accord.journal.ledger_records import (
 )
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.journal_sink import SliceJob, commit_batch, write_slice
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.ledger import find_outcomes
 
 
@@ -32,12 +32,16 @@ def archived(world: World, *commits: bytes) -> Archive:
     return archive
 
 
-def found(engine: Engine, archive: Archive, number: int, most: int = 100) -> list[ArchivedEntry]:
+def found(
+    engine: ArchiveEngine, archive: Archive, number: int, most: int = 100
+) -> list[ArchivedEntry]:
     body = find_outcomes(planner_of(engine), archive.ledger.snapshot(), number, most)
     return msgspec.msgpack.decode(body, type=list[ArchivedEntry])
 
 
-def test_an_event_has_the_same_outcomes_as_in_the_ledger(engine: Engine, world: World) -> None:
+def test_an_event_has_the_same_outcomes_as_in_the_ledger(
+    engine: ArchiveEngine, world: World
+) -> None:
     record = ledger_record(7, 20)
     archive = archived(world, record, ledger_record(5_000, 3))
     search = LedgerSearch(LedgerQuery(number=9), 100)
@@ -50,7 +54,7 @@ def test_an_event_has_the_same_outcomes_as_in_the_ledger(engine: Engine, world: 
     assert found(engine, archive, 0) == []
 
 
-def test_no_more_than_wanted(engine: Engine, world: World) -> None:
+def test_no_more_than_wanted(engine: ArchiveEngine, world: World) -> None:
     archive = archived(world, ledger_record(7, 5), ledger_record(7, 5))
     assert len(found(engine, archive, 9)) == 2
     assert len(found(engine, archive, 9, most=1)) == 1

@@ -17,7 +17,7 @@ from typing import Final
 from accord.core.queries.messages import EngineName
 from accord.pipeline.query import datafusion_predicate
 from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.tables import TableFile
 
 SMALL_BYTES: Final = 64 << 20
@@ -28,12 +28,12 @@ class Planner:
     """Chooses between engines; `spark` returns None as long as it is not up."""
 
     def __init__(
-        self, datafusion: Engine, spark: Callable[[], Engine | None] = lambda: None
+        self, datafusion: ArchiveEngine, spark: Callable[[], ArchiveEngine | None] = lambda: None
     ) -> None:
         self._datafusion = datafusion
         self._spark = spark
 
-    def choose(self, question: CheckedQuery, files: Sequence[TableFile]) -> Engine:
+    def choose(self, question: CheckedQuery, files: Sequence[TableFile]) -> ArchiveEngine:
         """The engine to read these files; InvalidQueryError if the wanted one is not up."""
         wanted = question.query.engine
         if wanted is not None:
@@ -43,12 +43,12 @@ class Planner:
             return self._spark() or self._datafusion
         return self.of_files(files)
 
-    def of_files(self, files: Sequence[TableFile]) -> Engine:
+    def of_files(self, files: Sequence[TableFile]) -> ArchiveEngine:
         if sum(file.bytes for file in files) <= SMALL_BYTES:
             return self._datafusion
         return self._spark() or self._datafusion
 
-    def named(self, name: EngineName) -> Engine:
+    def named(self, name: EngineName) -> ArchiveEngine:
         if name == "datafusion":
             return self._datafusion
         spark = self._spark()
