@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from tests.pipeline.asking import NODE, World, made, pages, random_event
 from tests.pipeline.journals import START_MS
 
@@ -19,7 +18,6 @@ from accord.pipeline.query.engine import ArchiveEngine, Lookup, StaleError
 from accord.pipeline.query.planner import LOOSE_ROWS, SMALL_BYTES, Planner
 from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange
 from accord.pipeline.query.scheduler import QueryStoppedError
-from accord.pipeline.query.spark_engine import warm_up
 from accord.pipeline.tables import LAST_MS, TableFile
 
 
@@ -218,7 +216,3 @@ def test_pages_add_up_with_either_engine_in_turns(world: World, engine: ArchiveE
         found += page.events
         queries._planner = Planner(chosen[len(found) % 2], lambda: None)
     assert found == world.expected(ask)
-
-
-def test_warming_up_asks_a_question(spark: SparkSession, tmp_path: Path) -> None:
-    warm_up(spark, tmp_path)

@@ -14,22 +14,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import QueryBuilder
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.core.queries.messages import EngineName, EventQuery, PageQuery
+from accord.core.queries.messages import EngineName
 from accord.pipeline import spark_tables
 from accord.pipeline.data_skipping import channel_range, complete_columns
 from accord.pipeline.datasets.losses import selects, shows
 from accord.pipeline.delta_log import TableSnapshot
 from accord.pipeline.query.checks import CheckedQuery
-from accord.pipeline.query.checks import check as check_query
 from accord.pipeline.query.chunks import times_ms
 from accord.pipeline.query.engine import (
     CONTENTS,
@@ -41,11 +37,11 @@ from accord.pipeline.query.engine import (
     StaleError,
     is_missing,
 )
-from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange, SortRank, rank_of
+from accord.pipeline.query.scan_ranges import SortRank, rank_of
 from accord.pipeline.query.spark_predicate import to_column
 from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
 from accord.pipeline.storage import Storage
-from accord.pipeline.tables import EVENTS, Columns, TableFile, arrow_events
+from accord.pipeline.tables import Columns, TableFile
 
 _CONTENT_BYTES: Final = 32 << 20  # maximum per chunk
 _FRAMES: Final = 64
@@ -248,38 +244,3 @@ def _contents(limit: int) -> tuple[str, ...]:
         f"CASE WHEN payload_bytes < {limit} THEN payload END AS payload",
         "payload_ref",
     )
-
-
-_WARM: Final = "warm.parquet"
-_ROUNDS: Final = 3
-_EVENT: Final = {
-    "node": "",
-    "offset": 0,
-    "number": 1,
-    "channel": "a",
-    "publisher": "",
-    "received": 0,
-    "qos": 0,
-    "attributes": [("b", {"integer": 1})],
-    "payload": b"",
-    "payload_bytes": 0,
-    "properties": b"",
-}
-
-
-def warm_up(spark: SparkSession, work: Path | str) -> None:
-    """Query an event in a file of its own: Java loads Spark's classes before the first query."""
-    folder = Path(work) / EVENTS
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([_EVENT], arrow_events()), folder / _WARM)
-    file = TableFile(path=_WARM, day="1970-01-01", rows=1, bytes=1)
-    snapshot = TableSnapshot(
-        version=0, files=(file,), columns=(), archived={}, lost={}, engine=QueryBuilder()
-    )
-    engine = SparkEngine(spark, Storage(work))
-    part, stretch = RemainingQuery(0, 1, None), ScanRange((file,), 0, 1, True)
-    for _ in range(_ROUNDS):
-        for where in ("b > 0", ""):
-            question = check_query(PageQuery(id=0, ask=EventQuery(channel="a", where=where)))
-            found = engine.find(Lookup(question, part, stretch, snapshot, ""), 10, lambda: None)
-            assert len(found.rows) == 1
