@@ -225,8 +225,8 @@ def _kinds(archive: Archive, rng: Random) -> list[Kind]:
 
     def computed() -> tuple[EventQuery, str]:
         channel, wanted = rng.choice(_CHANNELS), rng.randrange(_ALTITUDES)
-        ask = EventQuery(channel=channel, where=f"altitude_m + 1 = {wanted}")
-        return ask, f"channel = '{channel}' AND altitude_m + 1 = {wanted}"
+        where = f"altitude_m + 1 >= {wanted} AND altitude_m + 1 < {wanted + _ALTITUDES // 500}"
+        return EventQuery(channel=channel, where=where), f"channel = '{channel}' AND {where}"
 
     last_ms = archive.received_ms(archive.events - 1)
     return [
