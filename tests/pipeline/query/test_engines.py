@@ -139,8 +139,10 @@ def test_rows_are_examined_piece_by_piece(world: World, monkeypatch: pytest.Monk
     assert ends == [([], (START_MS + 9, 9)), ([], (START_MS + 19, 19)), ([22], None)]
 
 
-def file(*, bytes_: int = 1, rows: int = 1) -> TableFile:
-    return TableFile(path="p", day="2026-11-16", rows=rows, bytes=bytes_)
+def stretch(*, bytes_: int = 1, rows: int = 1, high_ms: int = 1_000) -> ScanRange:
+    """All of a file of a second, or part of it."""
+    file = TableFile(path="p", day="1970-01-01", rows=rows, bytes=bytes_, last_ms=999)
+    return ScanRange((file,), 0, high_ms, True)
 
 
 def test_the_smaller_engine_answers_what_is_small() -> None:
@@ -148,19 +150,19 @@ def test_the_smaller_engine_answers_what_is_small() -> None:
     up: list[ArchiveEngine] = []
     planner = Planner(small, lambda: up[0] if up else None)
     tight, loose = question(where="x = 1"), question(where="x + 1 = 2")
-    forced = question(engine="spark")
-    assert planner.choose(tight, [file(bytes_=2 * SMALL_BYTES)]) is small
+    forced, mine = question(engine="spark"), question(engine="datafusion", where="x + 1 = 2")
+    assert planner.choose(tight, stretch(bytes_=2 * SMALL_BYTES)) is small
     with pytest.raises(InvalidQueryError, match="Spark is not up"):
-        planner.choose(forced, [file()])
+        planner.choose(forced, stretch())
     up.append(large)
-    assert planner.choose(tight, [file(bytes_=SMALL_BYTES)]) is small
-    assert planner.choose(tight, [file(bytes_=SMALL_BYTES), file()]) is large
-    assert planner.choose(tight, [file(rows=10 * LOOSE_ROWS)]) is small
-    assert planner.choose(loose, [file(rows=LOOSE_ROWS)]) is small
-    assert planner.choose(loose, [file(rows=LOOSE_ROWS), file()]) is large
-    assert planner.choose(forced, [file()]) is large
-    mine = question(engine="datafusion", where="x + 1 = 2")
-    assert planner.choose(mine, [file(bytes_=2 * SMALL_BYTES)]) is small
+    assert planner.choose(tight, stretch(bytes_=SMALL_BYTES)) is small
+    assert planner.choose(tight, stretch(bytes_=SMALL_BYTES + 1)) is large
+    assert planner.choose(tight, stretch(bytes_=2 * SMALL_BYTES, high_ms=500)) is small
+    assert planner.choose(tight, stretch(rows=10 * LOOSE_ROWS)) is small
+    assert planner.choose(loose, stretch(rows=LOOSE_ROWS)) is small
+    assert planner.choose(loose, stretch(rows=LOOSE_ROWS + 1)) is large
+    assert planner.choose(forced, stretch()) is large
+    assert planner.choose(mine, stretch(bytes_=2 * SMALL_BYTES)) is small
 
 
 SMALL_QUERIES = """
