@@ -2130,6 +2130,8 @@ export interface components {
         };
         /** Find */
         Find: {
+            /** @default null */
+            as_of: string | null;
             /**
              * @default null
              * @example demo/feeder/+
@@ -2139,6 +2141,8 @@ export interface components {
             cursor: string;
             /** @enum {unknown} */
             do: "find";
+            /** @default null */
+            engine: ("datafusion" | "spark") | null;
             /** @default null */
             event: string | null;
             /** @default null */
@@ -3084,6 +3088,11 @@ export interface components {
             bytes: number;
             count: number;
             cursor: string | null;
+            /**
+             * @default tail
+             * @enum {unknown}
+             */
+            engine: "datafusion" | "spark" | "tail";
             files: number;
             files_skipped: number;
             tail: number;
@@ -3506,6 +3515,11 @@ export interface components {
         QueryPage: {
             bytes: number;
             cursor: string | null;
+            /**
+             * @default tail
+             * @enum {unknown}
+             */
+            engine: "datafusion" | "spark" | "tail";
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
@@ -6104,6 +6118,8 @@ export interface operations {
                 limit?: number;
                 order?: "newest" | "oldest";
                 event?: string;
+                engine?: "datafusion" | "spark";
+                as_of?: string;
                 cursor?: string;
                 page?: number;
                 within_ms?: number;
