@@ -269,7 +269,8 @@ def test_entries_of_the_ledger_become_rows(batches: list[list[Row]]) -> None:
             number, received = first_number + row[0], first_ms + row[1]
             times = (received, received + row[7], received + row[7] + row[8])
             moments = [datetime.fromtimestamp(ms / 1000, UTC) for ms in times]
-            names = (event_id(number), row[2], *row[3:6], outcome_name(row[6]))
+            last = number + row[2] - 1
+            names = (last, event_id(number), row[2], *row[3:6], outcome_name(row[6]))
             wanted.append(("here", offset, number, *names, *moments, *row[9:14], moments[2].date()))
     found = scan([batch_of(list(map(encode_ledger, records)), 3)] if records else [])
     assert found.ledger == records
