@@ -191,8 +191,9 @@ class Progress:
 
 @contextmanager
 def archiving(spark: SparkSession, start: StartPipeline) -> Iterator[Progress]:
-    from accord.pipeline.archive_job import ArchiveJob  # noqa: PLC0415 (needs Spark)
     from accord.pipeline.manifest import Manifest  # noqa: PLC0415
+
+    from accord.pipeline.archive_job import ArchiveJob  # noqa: PLC0415 (needs Spark)
 
     reached = Progress()
     job = ArchiveJob(spark, start, Manifest(start.archive), lambda done: reached.add(done.archived))

@@ -121,6 +121,14 @@ class TestWhatIsAsked:
         assert (asked["where"], asked["since"], asked["until"]) == ("n > 1", "-2h", "-1h")
         assert (asked["order"], asked["limit"]) == ("oldest", 500)
 
+    def test_how_it_is_read(self, asking: Asking) -> None:
+        found = asking("uav/#", "--engine", "spark", "--as-of", "17", "--explain", "-n", "1")
+        asked = asking.asked()
+        assert (asked["engine"], asked["as_of"]) == ("spark", "17")
+        assert found.stderr.splitlines() == [
+            "engine datafusion: 2 files opened (1.0 KB), 5 skipped; 1 record not archived yet; 3 ms"
+        ]
+
     def test_an_event_of_any_age(self, asking: Asking) -> None:
         asking("--event", "1-2")
         asked = asking.asked()
@@ -135,6 +143,7 @@ class TestMistakes:
             (["a/#/b"], "error: CHANNEL: expected '#' as the last level only"),
             (["a", "--since", "yesterday"], "error: --since: expected a time such as -24h"),
             (["a", "--until", "x"], "error: --until: expected a time"),
+            (["a", "--as-of", "v1"], "error: --as-of: expected a time"),
             (["a", "--event", "!"], "error: --event: expected letters and digits"),
             (["a", "--format", "parquet"], "error: --format: expected --output FILE"),
             (["a", "-f", "table", "-o", "x"], "error: --output: expected --format json"),

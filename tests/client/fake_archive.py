@@ -136,6 +136,7 @@ class FakeArchive:
             "bytes": 1000,
             "tail": 1,
             "took_ms": 3,
+            "engine": "datafusion",
         }
         line.say(self._message(request, json.dumps(end).encode(), ENDING))
         return True

@@ -223,6 +223,7 @@ def test_a_page_of_events() -> None:
         "bytes": 0,
         "tail": 1,
         "took_ms": 4,
+        "engine": "tail",
         "reached": None,
     }
     (asked,) = pipeline.asked
@@ -269,6 +270,15 @@ def test_page_after_page() -> None:
     assert len({asked["ask"] for asked in pipeline.asked}) == 1  # -1h is as it was
 
 
+def test_what_reads_the_archive_and_as_of_when() -> None:
+    pipeline = FakePipeline()
+    ask("/api/v1/query?channel=a&engine=spark&as_of=17", pipeline)
+    ask("/api/v1/query?channel=a&as_of=2026-11-16T00:00:00Z", pipeline)
+    first, second = (asked["ask"] for asked in pipeline.asked)
+    assert first == EventQuery(channel="a", is_newest_first=True, engine="spark", as_of_version=17)
+    assert (second.as_of_version, second.as_of_ms) == (None, 1_794_787_200_000)
+
+
 @pytest.mark.parametrize(
     ("query", "place", "problem"),
     [
@@ -279,6 +289,7 @@ def test_page_after_page() -> None:
         ("channel=a&where=x=1&xpath=/a", "xpath", "either where or xpath"),
         ("channel=a&since=soon", "since", "expected a time such as -24h"),
         ("channel=a&until=soon", "until", "expected a time such as -24h"),
+        ("channel=a&as_of=v1", "as_of", "expected a time such as -24h"),
         ("event=!", "event", "expected letters and digits"),
         ("cursor=x", "cursor", "expected the cursor of a page"),
     ],
@@ -290,7 +301,7 @@ def test_mistakes(query: str, place: str, problem: str) -> None:
     assert problem in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("query", ["page=0", "page=1001", "limit=0", "order=best"])
+@pytest.mark.parametrize("query", ["page=0", "page=1001", "limit=0", "order=best", "engine=duck"])
 def test_numbers_that_are_none(query: str) -> None:
     assert ask(f"/api/v1/query?channel=a&{query}").status_code == 400
 

@@ -21,7 +21,7 @@ from accord.journal.segment_log import SegmentLog
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.journal_sink import SliceDone, SliceJob, commit_batch, write_slice
 from accord.pipeline.query.datafusion_engine import DataFusionEngine
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.pages import QueryEngine
 from accord.pipeline.query.planner import Planner
 from accord.pipeline.query.tail import Tail
@@ -112,7 +112,7 @@ class World:
     def retire(self, before_offset: int) -> None:
         self._log.retire(now_ms=START_MS, before_offset=before_offset)
 
-    def queries(self, engine: Engine | None = None) -> QueryEngine:
+    def queries(self, engine: ArchiveEngine | None = None) -> QueryEngine:
         """As after a start; `engine` answers all, DataFusion by default."""
         archive = Archive(self.archive, [NODE])
         tail = Tail(self.journal)
@@ -160,7 +160,7 @@ def _matches(event: KeptEvent, ask: EventQuery) -> bool:
     return where and (not ask.xpath or parse_xpath(ask.xpath).evaluate(values, document) is True)
 
 
-def planner_of(engine: Engine) -> Planner:
+def planner_of(engine: ArchiveEngine) -> Planner:
     """It takes this engine for everything."""
     return Planner(engine, lambda: engine)
 

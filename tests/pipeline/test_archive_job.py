@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.slices import SCHEMA, SliceJob, encode_entries, write_slice
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
@@ -15,8 +17,6 @@ from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
 from accord.pipeline.archive_job import ArchiveJob, Archiver, BatchDone
 from accord.pipeline.driver_lock import DriverLock
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import SCHEMA, SliceJob, encode_entries, write_slice
 from accord.pipeline.tables import events, ledger
 
 PATIENCE_S = 90

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from accord.pipeline.housekeeping import choose, compact
+from accord.pipeline.manifest import Manifest, Snapshot
+from accord.pipeline.slices import SliceJob, write_slice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pipeline.journals import START_MS, ledger_record, record, records, write_journal
 
-from accord.pipeline.housekeeping import choose, compact
-from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry, TablesError
 
 DAY_MS = 86_400_000

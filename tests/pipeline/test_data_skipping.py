@@ -3,44 +3,45 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.strategies import TYPED, attribute_maps, trees
 
 from accord.core.model.channels import filter_selects
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
-from accord.pipeline.attributes import TYPES, to_row
-from accord.pipeline.files import stats_of, upper_bound
-from accord.pipeline.manifest import Snapshot
-from accord.pipeline.pruning import select
-from accord.pipeline.tables import ARROW, OTHER, FileEntry, group_of
+from accord.pipeline.attributes import to_row
+from accord.pipeline.data_skipping import complete_columns, select
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.parquet_files import renamed, upper_bound, write_file
+from accord.pipeline.tables import TableFile, arrow_events, columns_for
 
 KINDS: Final = {int: "integer", float: "float", str: "string", bool: "boolean"}
+KIND_NAMES: Final = (*KINDS.values(), "timestamp")
 DECLARED: Final = {name: KINDS.get(kind, "timestamp") for name, kind in TYPED.items()}
 
 
-def file(**fields: Any) -> FileEntry:
+def file(**fields: Any) -> TableFile:
     known: dict[str, Any] = {
-        "table": "events", "path": "p", "day": "2026-11-16", "group": "uav", "rows": 1, "bytes": 1,
-        "node": "here", "first_offset": 100, "last_offset": 199, "first_ms": 1_000,
-        "last_ms": 2_000, "first_number": 10, "last_number": 20, "channels": ("uav/1", "uav/2"),
+        "path": "p", "day": "2026-11-16", "rows": 1, "bytes": 1, "node": "here",
+        "first_offset": 100, "last_offset": 199, "first_ms": 1_000, "last_ms": 2_000,
+        "first_number": 10, "last_number": 20, "channels": ("uav/1", "uav/2"),
     }  # fmt: skip
-    return FileEntry(**known | fields)
+    return TableFile(**known | fields)
 
 
-def is_selected(file: FileEntry, **asked: Any) -> bool:
-    return select(Snapshot(files=(file,)), **asked) == [file]
+def is_selected(file: TableFile, **asked: Any) -> bool:
+    return select([file], **asked) == [file]
 
 
 @pytest.mark.parametrize(
     ("asked", "is_in"),
     [
         ({}, True),
-        ({"table": "ledger"}, False),
         ({"node": "here"}, True),
         ({"node": "there"}, False),
         ({"since_ms": 2_000}, True),
@@ -57,6 +58,10 @@ def is_selected(file: FileEntry, **asked: Any) -> bool:
         ({"number": 9}, False),
         ({"channel": "uav/+"}, True),
         ({"channel": "uav/3"}, False),
+        ({"channel": "uav/#"}, True),
+        ({"channel": "sea/#"}, False),
+        ({"channel": "uav/0"}, False),
+        ({"channel": "uav/2"}, True),
         ({"channel": "+/2"}, True),
     ],
 )
@@ -66,21 +71,15 @@ def test_a_file_is_opened_only_where_something_may_be_in_it(
     assert is_selected(file(), **asked) is is_in
 
 
-def test_channels_that_are_not_listed_are_told_by_their_group() -> None:
-    many = file(channels=None)
-    assert is_selected(many, channel="uav/3")
-    assert is_selected(many, channel="#")
-    assert not is_selected(many, channel="sea/3")
-    assert is_selected(file(channels=None, group=OTHER), channel="sea/3")
-    assert is_selected(file(channels=None, group=group_of("a b")), channel="a b/#")
-    assert is_selected(file(channels=None, table="ledger", group=""), table="ledger", channel="x")
+def test_files_without_known_bounds_are_opened() -> None:
+    unknown = TableFile(path="p", day="2026-11-16", rows=1, bytes=1)
+    assert is_selected(
+        unknown, channel="sea/3", node="here", number=5, since_ms=10, predicate=parse("a = 1")
+    )
 
 
-def test_entries_of_several_channels_are_part_of_whatever_is_asked_for() -> None:
-    assert is_selected(file(table="ledger", channels=("",)), table="ledger", channel="sea/3")
-
-
-ALTITUDE: Final = file(declared={"altitude": "integer"}, stats={"altitude": (100, 300)})
+ALTITUDE: Final = file(stats={"altitude": (100, 300)})
+COLUMNS: Final = columns_for({"altitude": "integer", "a": "string"}, ())
 
 
 @pytest.mark.parametrize(
@@ -109,72 +108,89 @@ ALTITUDE: Final = file(declared={"altitude": "integer"}, stats={"altitude": (100
     ],
 )
 def test_conditions_on_declared_attributes_rule_out_files(where: str, is_in: bool) -> None:
-    assert is_selected(ALTITUDE, predicate=parse(where)) is is_in
+    assert is_selected(ALTITUDE, predicate=parse(where), columns=COLUMNS) is is_in
+
+
+def test_a_column_with_other_values_in_the_map_rules_out_nothing() -> None:
+    assert is_selected(file(stats={}), predicate=parse("altitude > 300"), columns=COLUMNS)
+    assert complete_columns([ALTITUDE], COLUMNS) == {"altitude"}
+    assert complete_columns([ALTITUDE, file(stats={})], COLUMNS) == set()
 
 
 def test_a_column_without_values_satisfies_nothing_but_its_absence() -> None:
-    empty = file(declared={"a": "string"}, stats={"a": (None, None)})
-    assert not is_selected(empty, predicate=parse("a LIKE '%'"))
-    assert not is_selected(empty, predicate=parse("a <> 'x'"))
-    assert not is_selected(empty, predicate=parse("a IS NOT NULL"))
-    assert is_selected(empty, predicate=parse("a IS NULL"))
+    empty = file(stats={"a": (None, None)})
+    assert not is_selected(empty, predicate=parse("a LIKE '%'"), columns=COLUMNS)
+    assert not is_selected(empty, predicate=parse("a <> 'x'"), columns=COLUMNS)
+    assert not is_selected(empty, predicate=parse("a IS NOT NULL"), columns=COLUMNS)
+    assert is_selected(empty, predicate=parse("a IS NULL"), columns=COLUMNS)
 
 
 def test_texts_are_compared_by_their_beginning() -> None:
-    texts = file(declared={"a": "string"}, stats={"a": ("mast", "mist")})
-    assert is_selected(texts, predicate=parse("a LIKE 'mi%'"))
-    assert is_selected(texts, predicate=parse("a LIKE 'm%'"))
-    assert is_selected(texts, predicate=parse("a LIKE '%s'"))
-    assert not is_selected(texts, predicate=parse("a LIKE 'mo%'"))
-    assert not is_selected(texts, predicate=parse("a LIKE 'b_'"))
+    texts = file(stats={"a": ("mast", "mist")})
+    assert is_selected(texts, predicate=parse("a LIKE 'mi%'"), columns=COLUMNS)
+    assert is_selected(texts, predicate=parse("a LIKE 'm%'"), columns=COLUMNS)
+    assert is_selected(texts, predicate=parse("a LIKE '%s'"), columns=COLUMNS)
+    assert not is_selected(texts, predicate=parse("a LIKE 'mo%'"), columns=COLUMNS)
+    assert not is_selected(texts, predicate=parse("a LIKE 'b_'"), columns=COLUMNS)
 
 
-def file_of(maps: list[dict[str, Value]], declared: dict[str, str]) -> FileEntry:
-    """With the statistics that a file with these values would have."""
-    columns = {name: TYPES[kind] for name, kind in declared.items()}
-    held = [to_row(each, None, columns) for each in maps]
-    arrays = {
-        name: pa.array([row[name] for row in held], ARROW[kind]) for name, kind in declared.items()
-    }
-    return file(declared=declared, stats=stats_of(pa.table(arrays), declared))
+def file_of(
+    folder: Path, maps: list[dict[str, Value]], declared: dict[str, str], channels: list[str]
+) -> TableFile:
+    """As a table's log has it when these events have been archived."""
+    log = Archive(folder, ["here"]).events
+    columns = log.columns(declared)
+    held = [to_row(each, None, declared) for each in maps]
+    rows = pa.Table.from_pylist(
+        [
+            {"node": "here", "offset": n, "number": n + 1, "received": n, "payload_bytes": 0}
+            | row
+            | {"channel": channel, "attributes": list(row["attributes"].items()), "paths": None}
+            for n, (row, channel) in enumerate(zip(held, channels, strict=True))
+        ],
+        arrow_events(declared),
+    )
+    added = write_file(
+        log._storage, renamed(rows, columns), table="events", day="1970-01-01", node="here",
+        columns=columns,
+    )  # fmt: skip
+    before = log.snapshot().files
+    log.replace((), [added])
+    (new,) = [each for each in log.snapshot().files if each not in before]
+    return new
 
 
-def seen(values: dict[str, Value], declared: dict[str, str]) -> dict[str, Value]:
-    """What conditions see of an event in the archive."""
-    row = to_row(values, None, {name: TYPES[kind] for name, kind in declared.items()})
-    found = {name: value for name, value in values.items() if name not in declared}
-    return found | {name: row[name] for name in declared if row[name] is not None}
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("skipping")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(attribute_maps(), min_size=1, max_size=4),
-    st.dictionaries(st.sampled_from([*DECLARED, "x"]), st.sampled_from(list(ARROW)), max_size=5),
+    st.dictionaries(st.sampled_from([*DECLARED, "x"]), st.sampled_from(KIND_NAMES), max_size=5),
     trees(),
 )
 @example([{"note": "b" * 100}], {"note": "string"}, parse(f"note > '{'b' * 70}'").tree)
 @example([{"note": "b" * 100}], {"note": "string"}, parse(f"note LIKE '{'b' * 70}%'").tree)
 def test_a_file_with_a_match_is_never_passed_over(
-    maps: list[dict[str, Value]], declared: dict[str, str], tree: Any
+    folder: Path, maps: list[dict[str, Value]], declared: dict[str, str], tree: Any
 ) -> None:
     predicate = Predicate(tree)
-    entry = file_of(maps, declared)
-    if any(predicate.evaluate(seen(each, declared)) is True for each in maps):
-        assert is_selected(entry, predicate=predicate)
+    log = Archive(folder / uuid4().hex, ["here"])
+    entry = file_of(Path(log.place), maps, declared, ["a"] * len(maps))
+    columns = log.events.snapshot().columns
+    if any(predicate.evaluate(each) is True for each in maps):
+        assert is_selected(entry, predicate=predicate, columns=columns)
 
 
 @given(
     st.lists(st.sampled_from(["uav/1", "uav", "sea/2/x", "$s/1", "a b"]), min_size=1, max_size=3),
     st.sampled_from(["#", "+", "+/1", "uav/#", "sea/+/x", "$s/#", "a b", "x"]),
-    st.booleans(),
 )
-def test_a_file_with_a_channel_is_never_passed_over(
-    channels: list[str], pattern: str, is_listed: bool
-) -> None:
-    group = group_of(channels[0])
-    mine = [channel for channel in channels if group_of(channel) == group]
-    entry = file(group=group, channels=tuple(mine) if is_listed else None)
-    if any(filter_selects(pattern, channel) for channel in mine):
+def test_a_file_with_a_channel_is_never_passed_over(channels: list[str], pattern: str) -> None:
+    entry = file(channels=(min(channels), max(channels)))
+    if any(filter_selects(pattern, channel) for channel in channels):
         assert is_selected(entry, channel=pattern)
 
 
@@ -191,6 +207,11 @@ def test_a_bound_is_short_and_not_below(text: str) -> None:
 
 def test_times_are_compared_as_instants(tmp_path: Path) -> None:
     moment = datetime(2026, 11, 16, 8, tzinfo=UTC)
-    entry = file_of([{"seen": moment}], {"seen": "timestamp"})
-    assert is_selected(entry, predicate=parse("seen = TIMESTAMP '2026-11-16 10:00:00+02:00'"))
-    assert not is_selected(entry, predicate=parse("seen > TIMESTAMP '2026-11-16 08:00:00'"))
+    entry = file_of(tmp_path, [{"seen": moment}], {"seen": "timestamp"}, ["a"])
+    columns = columns_for({"seen": "timestamp"}, ())
+
+    def selected(where: str) -> bool:
+        return is_selected(entry, predicate=parse(where), columns=columns)
+
+    assert selected("seen = TIMESTAMP '2026-11-16 10:00:00+02:00'")
+    assert not selected("seen > TIMESTAMP '2026-11-16 08:00:00'")

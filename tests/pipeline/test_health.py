@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from accord.pipeline.manifest import Manifest
 from tests.pipeline.asking import NODE, World, made
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import Health
 from accord.pipeline.archive_job import BatchDone
-from accord.pipeline.manifest import Manifest
 from accord.pipeline.service import Counts, HealthProbe
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from accord.pipeline.housekeeping import Housekeeping, compact_on
 from pyspark.sql import SparkSession
 from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
@@ -12,7 +13,6 @@ from tests.pipeline.journals import START_MS
 from accord.core.queries.messages import EventQuery, PageQuery
 from accord.pipeline import housekeeping
 from accord.pipeline.query.spark_engine import ArchiveLookup
-from accord.pipeline.housekeeping import Housekeeping, compact_on
 
 
 @pytest.fixture

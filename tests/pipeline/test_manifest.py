@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from accord.pipeline import durable_files
-from accord.pipeline import manifest as module
 from accord.pipeline.manifest import (
     Already,
     Manifest,
@@ -18,6 +15,9 @@ from accord.pipeline.manifest import (
     Snapshot,
     encode_entry,
 )
+
+from accord.pipeline import durable_files
+from accord.pipeline import manifest as module
 from accord.pipeline.tables import LOST, FileEntry
 
 FOLDER = "events/day=2026-11-16/group=uav"

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-
 from accord.pipeline.housekeeping import expire, remove_orphans
 from accord.pipeline.manifest import Manifest, ManifestError
+
 from accord.pipeline.tables import FileEntry, day_end_ms
 
 NOW_MS = 1_763_280_000_000

@@ -21,9 +21,9 @@ from accord.journal.events import KeptEvent
 from accord.journal.ledger_records import LedgerRecord, encode_ledger, record_of
 from accord.journal.record import Batch
 from accord.pipeline import rows
-from accord.pipeline.attributes import TYPES, to_row
+from accord.pipeline.attributes import to_row
 from accord.pipeline.scan import scan
-from accord.pipeline.tables import LAST_MS, arrow_events, arrow_ledger, group_of
+from accord.pipeline.tables import ARROW, LAST_MS, arrow_events, arrow_ledger
 
 DECLARED: Final = {"n": "integer", "f": "float", "s": "string", "b": "boolean", "t": "timestamp"}
 NAMES: Final = (*DECLARED, "x", "y", "metadata", "key", "deadline-ms", "", "n" * 257, "é", "a\0")
@@ -107,7 +107,6 @@ def expected(event: KeptEvent, offset: int) -> dict[str, Any]:
         "payload_ref": None,
         "properties": event.attributes,
         "day": date(1970, 1, 1) + timedelta(days=received_ms // 86_400_000),
-        "group": group_of(event.channel),
     }
     names = ("key", "deadline_ms", "content_type", "attributes", "metadata", "paths", *DECLARED)
     try:
@@ -116,9 +115,8 @@ def expected(event: KeptEvent, offset: int) -> dict[str, Any]:
         properties, _ = decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)
     except (EventError, ProtocolError):
         return row | dict.fromkeys(names)
-    declared = {name: TYPES[kind] for name, kind in DECLARED.items()}
-    read = to_row(found.values, found.metadata, declared)
-    empty = dict.fromkeys(TYPES)
+    read = to_row(found.values, found.metadata, DECLARED)
+    empty = dict.fromkeys(ARROW)
     read["attributes"] = {name: empty | value for name, value in read["attributes"].items()}
     return (
         row
@@ -271,7 +269,8 @@ def test_entries_of_the_ledger_become_rows(batches: list[list[Row]]) -> None:
             number, received = first_number + row[0], first_ms + row[1]
             times = (received, received + row[7], received + row[7] + row[8])
             moments = [datetime.fromtimestamp(ms / 1000, UTC) for ms in times]
-            names = (event_id(number), row[2], *row[3:6], outcome_name(row[6]))
+            last = number + row[2] - 1
+            names = (last, event_id(number), row[2], *row[3:6], outcome_name(row[6]))
             wanted.append(("here", offset, number, *names, *moments, *row[9:14], moments[2].date()))
     found = scan([batch_of(list(map(encode_ledger, records)), 3)] if records else [])
     assert found.ledger == records

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from accord.pipeline.slices import SliceJob, write_slice
 from tests.pipeline.journals import (
     START_MS,
     kept,
@@ -22,7 +23,6 @@ from accord.journal.events import KeptEvent
 from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import SEGMENT
 from accord.pipeline import slices
-from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry, TablesError, read_payload
 
 DAY_MS = 86_400_000

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.slices import Slice, SliceOptions, SlicesReader, decode_entries
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -11,8 +13,6 @@ from tests.pipeline.journals import records, retire, write_journal
 
 import accord.pipeline
 from accord.pipeline.journal_readers import JournalMismatchError
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import Slice, SliceOptions, SlicesReader, decode_entries
 
 
 class Clock:

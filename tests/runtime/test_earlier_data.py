@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from accord.pipeline.manifest import Manifest
 
 from accord.core.broker.broker import Broker
 from accord.core.policy.policy_set import parse_policy_set
@@ -23,7 +24,6 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.operations.policies import Version
-from accord.pipeline.manifest import Manifest
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.initial_policies import load_initial_policies
 from accord.runtime.policy_store import PolicyStore

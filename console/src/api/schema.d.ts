@@ -2181,6 +2181,8 @@ export interface components {
         };
         /** Find */
         Find: {
+            /** @default null */
+            as_of: string | null;
             /**
              * @default null
              * @example demo/feeder/+
@@ -2190,6 +2192,8 @@ export interface components {
             cursor: string;
             /** @enum {unknown} */
             do: "find";
+            /** @default null */
+            engine: ("datafusion" | "spark") | null;
             /** @default null */
             event: string | null;
             /** @default null */
@@ -3170,6 +3174,11 @@ export interface components {
             bytes: number;
             count: number;
             cursor: string | null;
+            /**
+             * @default tail
+             * @enum {unknown}
+             */
+            engine: "datafusion" | "spark" | "tail";
             files: number;
             files_skipped: number;
             tail: number;
@@ -3592,6 +3601,11 @@ export interface components {
         QueryPage: {
             bytes: number;
             cursor: string | null;
+            /**
+             * @default tail
+             * @enum {unknown}
+             */
+            engine: "datafusion" | "spark" | "tail";
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
@@ -6223,6 +6237,8 @@ export interface operations {
                 limit?: number;
                 order?: "newest" | "oldest";
                 event?: string;
+                engine?: "datafusion" | "spark";
+                as_of?: string;
                 cursor?: string;
                 page?: number;
                 within_ms?: number;

@@ -25,7 +25,7 @@ from accord.client.query import QueryStats
 from accord.client.session import Session
 from accord.core.model.errors import AccordError, InputError, file_problem
 from accord.operations.query_overviews import ListAttributes
-from accord.terminal.amounts import count_text, duration_text
+from accord.terminal.amounts import count_text, duration_text, size_text
 from accord.terminal.event_lines import EventPrinter
 from accord.terminal.screen import open_console, print_line, safe
 
@@ -38,6 +38,11 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     PARQUET = "parquet"
+
+
+class EngineChoice(StrEnum):
+    DATAFUSION = "datafusion"
+    SPARK = "spark"
 
 
 _BY_ENDING: Final = {".parquet": Format.PARQUET, ".json": Format.JSON, ".jsonl": Format.JSON}
@@ -67,6 +72,13 @@ def query(
     output: Path | None = option(
         "FILE", "Write the events to FILE (.parquet, .json).", "--output", "-o"
     ),
+    engine: EngineChoice | None = option(
+        None, "What reads the archive.", show_default="as the query needs", default=None
+    ),
+    as_of: str | None = option(
+        "VERSION|TIME", "The archive as it was, in the last hours: a version of its table, or -1h."
+    ),
+    is_explained: bool = flag("Say what was read, and by which engine.", "--explain"),
     target: ConnectionTarget,
 ) -> None:
     """Find kept events by channel, content and time, including the latest.
@@ -77,7 +89,8 @@ def query(
     since = SINCE if since is None and event is None else since
     check_filter(channel, "CHANNEL")
     check_predicate(where, xpath)
-    for name, text in (("--since", since), ("--until", until)):
+    moment = None if as_of is None or as_of.isdigit() else as_of
+    for name, text in (("--since", since), ("--until", until), ("--as-of", moment)):
         if text is not None:
             read_since(text, name)
     if event is not None:
@@ -105,6 +118,8 @@ def query(
         limit=limit,
         newest_first=is_newest_first,
         event=event,
+        engine=None if engine is None else engine.value,
+        as_of=as_of,
     )
     try:
         run_client(querying.run(target))
@@ -116,7 +131,7 @@ def query(
     finally:
         if file is not None:
             file.close()
-    querying.summarise()
+    querying.summarise(is_explained=is_explained)
     raise typer.Exit(0 if querying.found else 1)
 
 
@@ -199,8 +214,10 @@ class QueryRunner:
         except (AccordError, TimeoutError):
             return ""
 
-    def summarise(self) -> None:
+    def summarise(self, *, is_explained: bool = False) -> None:
         """Summary for an operator; an empty result is always reported."""
+        if is_explained:
+            self._remark(_explanation(self._stats))
         if not self.found:
             print_line(
                 self._console,
@@ -242,6 +259,14 @@ def question_text(
         ("until", until),
     )
     return " ".join([channel, *(f"{word} {text}" for word, text in parts if text is not None)])
+
+
+def _explanation(stats: QueryStats) -> str:
+    """What was read, in full."""
+    size = size_text(stats.bytes)
+    archive = f"{count_text(stats.files, 'file')} opened ({size}), {stats.files_skipped:,} skipped"
+    tail = f"{count_text(stats.tail, 'record')} not archived yet"
+    return f"engine {stats.engine}: {archive}; {tail}; {stats.took_ms:,} ms"
 
 
 def _effort(stats: QueryStats) -> str:

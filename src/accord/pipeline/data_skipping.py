@@ -76,8 +76,8 @@ def select(  # noqa: PLR0913
     return [file for file in files if may_have(file)]
 
 
-def told_by_columns(files: Iterable[TableFile], columns: Columns) -> frozenset[str]:
-    """The attributes whose columns tell the whole in all these files: the map has none of them."""
+def complete_columns(files: Iterable[TableFile], columns: Columns) -> frozenset[str]:
+    """The attributes all of whose values are in their columns in these files, none in the map."""
     chosen = list(files)
     return frozenset(
         name

@@ -33,7 +33,7 @@ from accord.pipeline.delta_log import Archive
 from accord.pipeline.health import HealthProbe
 from accord.pipeline.query.checks import InvalidQueryError
 from accord.pipeline.query.datafusion_engine import DataFusionEngine
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.exports import export
 from accord.pipeline.query.histogram import HistogramEngine
 from accord.pipeline.query.ledger import find_outcomes
@@ -172,7 +172,7 @@ class NodeService:
         report = self._spark.report(asked, self.node, self._watched)
         return ReportReply(id=job.id, body=encode_report(report))
 
-    def _spark_engine(self) -> Engine | None:
+    def _spark_engine(self) -> ArchiveEngine | None:
         return None if self._spark is None else self._spark.engine
 
     def _interrupt(self, tag: str) -> None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import sys
 
+from accord.pipeline.manifest import Manifest
 from tests.pipeline.kills.processes import end_of_input
 
 from accord.core.queries.messages import StartPipeline
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.manifest import Manifest
 from accord.pipeline.session import java_process, open_session
 
 LOOK_S = 0.2

@@ -15,11 +15,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from accord.pipeline.manifest import Manifest
 from tests.pipeline.kills.processes import Told, wait_for_end
 
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
-from accord.pipeline.manifest import Manifest
 from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.tables import EVENTS, LEDGER, arrow_events, arrow_ledger
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.slices import SliceJob, write_slice
 from tests.pipeline.journals import ledger_record, records, write_journal
 from tests.pipeline.kills.run import (
     DECLARED,
@@ -15,8 +17,6 @@ from tests.pipeline.kills.run import (
     run_kills,
 )
 
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry
 
 

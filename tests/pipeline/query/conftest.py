@@ -7,7 +7,7 @@ import pytest
 from tests.pipeline.asking import World
 
 from accord.pipeline.query.datafusion_engine import DataFusionEngine
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.spark_engine import SparkEngine
 
 
@@ -19,7 +19,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture(params=["datafusion", "spark"])
-def engine(request: pytest.FixtureRequest, world: World) -> Engine:
+def engine(request: pytest.FixtureRequest, world: World) -> ArchiveEngine:
     """Each of the two: what is true of one is true of the other."""
     if request.param == "datafusion":
         return DataFusionEngine()

@@ -11,10 +11,10 @@ import pytest
 from tests.pipeline.asking import NODE, World, made, pages, random_event
 from tests.pipeline.journals import START_MS
 
-from accord.core.queries.messages import EventQuery, PageQuery
+from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError, check
 from accord.pipeline.query.datafusion_engine import DataFusionEngine
-from accord.pipeline.query.engine import Engine, Lookup, StaleError
+from accord.pipeline.query.engine import ArchiveEngine, Lookup, StaleError
 from accord.pipeline.query.planner import LOOSE_ROWS, SMALL_BYTES, Planner
 from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange
 from accord.pipeline.query.scheduler import QueryStoppedError
@@ -35,7 +35,7 @@ def go_on() -> None:
     """Nobody has cancelled it."""
 
 
-def test_channels_with_any_characters(world: World, engine: Engine) -> None:
+def test_channels_with_any_characters(world: World, engine: ArchiveEngine) -> None:
     channels = ["it's", 'a "b"', "back\\slash", "new\nline", "per%cent_", "ü/x", "plain"]
     world.publish([made(n, START_MS + n, channel) for n, channel in enumerate(channels)])
     world.follow(world.next)
@@ -46,12 +46,10 @@ def test_channels_with_any_characters(world: World, engine: Engine) -> None:
 
 
 # What views of a filter do not show by default is not any less denied by it.
-REPLIES = EventQuery(
-    channel="accord-response/#", without=("+/1",), limit=5, is_newest_first=False
-)
+REPLIES = EventQuery(channel="accord-response/#", without=("+/1",), limit=5, is_newest_first=False)
 
 
-def test_filters_of_many_channels(world: World, engine: Engine) -> None:
+def test_filters_of_many_channels(world: World, engine: ArchiveEngine) -> None:
     channels = [f"{first}/{n}" for first in ("uav", "accord-response") for n in range(100)]
     channels += ["uav", "uav!", "uavs/7", "uav/7/8", "$uav/8"]
     world.publish([made(n, START_MS + n, channel) for n, channel in enumerate(channels)])
@@ -71,7 +69,7 @@ def test_filters_of_many_channels(world: World, engine: Engine) -> None:
         assert list(page.events) == world.expected(ask), ask
 
 
-def test_rows_of_other_nodes_are_not_found(world: World, engine: Engine) -> None:
+def test_rows_of_other_nodes_are_not_found(world: World, engine: ArchiveEngine) -> None:
     """As in a compacted file of two nodes."""
     world.publish([made(1, START_MS, "a")])
     world.follow(1)
@@ -88,7 +86,7 @@ def test_rows_of_other_nodes_are_not_found(world: World, engine: Engine) -> None
         assert len(contents) == count
 
 
-def test_a_file_that_is_gone_is_stale(world: World, engine: Engine) -> None:
+def test_a_file_that_is_gone_is_stale(world: World, engine: ArchiveEngine) -> None:
     world.publish([made(1, START_MS, "a")])
     world.follow(1)
     lookup = whole(world, question())
@@ -101,7 +99,7 @@ def test_a_file_that_is_gone_is_stale(world: World, engine: Engine) -> None:
         engine.counts(whole(world, question(where="x = 1")), 1_000, go_on)
 
 
-def test_a_snapshot_stays_as_it_was(world: World, engine: Engine) -> None:
+def test_a_snapshot_stays_as_it_was(world: World, engine: ArchiveEngine) -> None:
     world.publish([made(n, START_MS + n, "a") for n in range(3)])
     world.follow(1)
     before = whole(world, question())
@@ -111,7 +109,7 @@ def test_a_snapshot_stays_as_it_was(world: World, engine: Engine) -> None:
     assert len(engine.find(whole(world, question()), 10, go_on).rows) == 3
 
 
-def test_it_stops_when_it_is_told_to(world: World, engine: Engine) -> None:
+def test_it_stops_when_it_is_told_to(world: World, engine: ArchiveEngine) -> None:
     world.publish([made(1, START_MS, "a")])
     world.follow(1)
 
@@ -141,33 +139,30 @@ def test_rows_are_examined_piece_by_piece(world: World, monkeypatch: pytest.Monk
     assert ends == [([], (START_MS + 9, 9)), ([], (START_MS + 19, 19)), ([22], None)]
 
 
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-def file(*, bytes_: int = 1, rows: int = 1) -> TableFile:
-    return TableFile(path="p", day="2026-11-16", rows=rows, bytes=bytes_)
+def stretch(*, bytes_: int = 1, rows: int = 1, high_ms: int = 1_000) -> ScanRange:
+    """All of a file of a second, or part of it."""
+    file = TableFile(path="p", day="1970-01-01", rows=rows, bytes=bytes_, last_ms=999)
+    return ScanRange((file,), 0, high_ms, True)
 
 
 def test_the_smaller_engine_answers_what_is_small() -> None:
-    small, large = _Named("datafusion"), _Named("spark")
-    is_up = False
-    planner = Planner(small, lambda: large if is_up else None)  # type: ignore[arg-type]
+    small, large = DataFusionEngine(), DataFusionEngine()
+    up: list[ArchiveEngine] = []
+    planner = Planner(small, lambda: up[0] if up else None)
     tight, loose = question(where="x = 1"), question(where="x + 1 = 2")
-    forced = question(engine="spark")
-    assert planner.choose(tight, [file(bytes_=2 * SMALL_BYTES)]) is small
+    forced, mine = question(engine="spark"), question(engine="datafusion", where="x + 1 = 2")
+    assert planner.choose(tight, stretch(bytes_=2 * SMALL_BYTES)) is small
     with pytest.raises(InvalidQueryError, match="Spark is not up"):
-        planner.choose(forced, [file()])
-    is_up = True
-    assert planner.choose(tight, [file(bytes_=SMALL_BYTES)]) is small
-    assert planner.choose(tight, [file(bytes_=SMALL_BYTES), file()]) is large
-    assert planner.choose(tight, [file(rows=10 * LOOSE_ROWS)]) is small
-    assert planner.choose(loose, [file(rows=LOOSE_ROWS)]) is small
-    assert planner.choose(loose, [file(rows=LOOSE_ROWS), file()]) is large
-    assert planner.choose(forced, [file()]) is large
-    mine = question(engine="datafusion", where="x + 1 = 2")
-    assert planner.choose(mine, [file(bytes_=2 * SMALL_BYTES)]) is small
+        planner.choose(forced, stretch())
+    up.append(large)
+    assert planner.choose(tight, stretch(bytes_=SMALL_BYTES)) is small
+    assert planner.choose(tight, stretch(bytes_=SMALL_BYTES + 1)) is large
+    assert planner.choose(tight, stretch(bytes_=2 * SMALL_BYTES, high_ms=500)) is small
+    assert planner.choose(tight, stretch(rows=10 * LOOSE_ROWS)) is small
+    assert planner.choose(loose, stretch(rows=LOOSE_ROWS)) is small
+    assert planner.choose(loose, stretch(rows=LOOSE_ROWS + 1)) is large
+    assert planner.choose(forced, stretch()) is large
+    assert planner.choose(mine, stretch(bytes_=2 * SMALL_BYTES)) is small
 
 
 SMALL_QUERIES = """
@@ -209,14 +204,14 @@ def test_small_queries_need_no_spark(world: World) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_pages_add_up_with_either_engine_in_turns(world: World, engine: Engine) -> None:
+def test_pages_add_up_with_either_engine_in_turns(world: World, engine: ArchiveEngine) -> None:
     """As when Spark starts between two pages."""
     rng = random.Random(3)  # noqa: S311
     world.publish([random_event(rng, n) for n in range(60)])
     world.follow(50)
     ask = EventQuery(channel="#", where="altitude_m > 200")
-    found = []
-    chosen = [engine, DataFusionEngine()]
+    found: list[QueryHit] = []
+    chosen: list[ArchiveEngine] = [engine, DataFusionEngine()]
     queries = world.queries(engine)
     queries._planner = Planner(chosen[1], lambda: None)
     for page in pages(queries, ask, rows=7):

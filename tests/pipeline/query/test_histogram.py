@@ -4,7 +4,6 @@ import csv
 import io
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -21,14 +20,14 @@ from accord.core.queries.messages import (
 )
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.query.checks import InvalidQueryError
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.exports import export
 from accord.pipeline.query.histogram import HistogramEngine
 from accord.pipeline.query.scheduler import QueryStoppedError
 from accord.pipeline.query.tail import Tail
 
 
-def engine_for(world: World, engine: Engine) -> HistogramEngine:
+def engine_for(world: World, engine: ArchiveEngine) -> HistogramEngine:
     archive, tail = Archive(world.archive, [NODE]), Tail(world.journal)
     return HistogramEngine(archive, tail, planner_of(engine), node=NODE, journal=world.journal)
 
@@ -84,7 +83,7 @@ def fill(world: World, count: int) -> None:
     )
 
 
-def test_short_files_are_counted_without_being_opened(world: World, engine: Engine) -> None:
+def test_short_files_are_counted_without_being_opened(world: World, engine: ArchiveEngine) -> None:
     for _ in range(4):
         fill(world, 10)
         world.follow(world.next)
@@ -98,7 +97,7 @@ def test_short_files_are_counted_without_being_opened(world: World, engine: Engi
     assert part.read_ms == START_MS
 
 
-def test_a_predicate_opens_what_may_match(world: World, engine: Engine) -> None:
+def test_a_predicate_opens_what_may_match(world: World, engine: ArchiveEngine) -> None:
     for _ in range(4):
         fill(world, 10)
         world.follow(world.next)
@@ -109,7 +108,7 @@ def test_a_predicate_opens_what_may_match(world: World, engine: Engine) -> None:
 
 
 def test_parts_add_up_while_the_archive_follows(
-    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    world: World, engine: ArchiveEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accord.pipeline.query.histogram.SELECTIVE_ROWS", 10)
     monkeypatch.setattr("accord.pipeline.query.histogram.GROWTH", 1)
@@ -130,7 +129,7 @@ def test_parts_add_up_while_the_archive_follows(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_counts_are_those_of_the_query(world: World, engine: Engine, seed: int) -> None:
+def test_counts_are_those_of_the_query(world: World, engine: ArchiveEngine, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311
     world.publish([random_event(rng, number + 1) for number in range(120)])
     for upto in sorted(rng.sample(range(100), 3)):
@@ -152,19 +151,19 @@ def test_counts_are_those_of_the_query(world: World, engine: Engine, seed: int) 
         assert total(found) == expected(world, ask, until_ms, found[0].width_ms), ask
 
 
-def test_nothing_kept(world: World, engine: Engine) -> None:
+def test_nothing_kept(world: World, engine: ArchiveEngine) -> None:
     (part,) = parts(engine_for(world, engine), EventQuery(channel="#"), START_MS, buckets=10)
     assert sum(part.counts) == 0
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "é", "lQ", "x" * 300])
-def test_a_strange_cursor_is_refused(world: World, engine: Engine, cursor: str) -> None:
+def test_a_strange_cursor_is_refused(world: World, engine: ArchiveEngine, cursor: str) -> None:
     request = HistogramRequest(id=1, ask=EventQuery(channel="#"), until_ms=START_MS, cursor=cursor)
     with pytest.raises(InvalidQueryError, match="cursor"):
         engine_for(world, engine).part(request)
 
 
-def test_it_stops_when_it_is_told_to(world: World, engine: Engine) -> None:
+def test_it_stops_when_it_is_told_to(world: World, engine: ArchiveEngine) -> None:
     fill(world, 10)
     world.follow(10)
 
@@ -177,7 +176,7 @@ def test_it_stops_when_it_is_told_to(world: World, engine: Engine) -> None:
 
 
 def exported(
-    world: World, engine: Engine, format_: ExportFormat, **limits: int
+    world: World, engine: ArchiveEngine, format_: ExportFormat, **limits: int
 ) -> tuple[bytes, int, bool]:
     bounds = {"rows": 100, "bytes": 1 << 20} | limits
     asked = ExportRequest(
@@ -191,7 +190,7 @@ def exported(
     return reply.body, reply.events, reply.is_complete
 
 
-def test_files_of_events(world: World, engine: Engine) -> None:
+def test_files_of_events(world: World, engine: ArchiveEngine) -> None:
     world.publish(
         [
             made(1, START_MS, "a/b", (("n", "1"), ("note", "=1+1")), b"text"),
@@ -219,7 +218,7 @@ def test_files_of_events(world: World, engine: Engine) -> None:
     assert b'"payload": "text"' in body
 
 
-def test_files_are_bounded(world: World, engine: Engine) -> None:
+def test_files_are_bounded(world: World, engine: ArchiveEngine) -> None:
     world.publish([made(n + 1, START_MS + n, "a/b", (), b"x" * 100) for n in range(20)])
     world.follow(10)
     assert exported(world, engine, "json", rows=7)[1:] == (7, False)

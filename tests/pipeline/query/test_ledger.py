@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from tests.pipeline.asking import NODE, planner_of
+from tests.pipeline.asking import NODE, World, planner_of
 from tests.pipeline.journals import ledger_record, write_journal
 
 from accord.journal.ledger_records import (
@@ -16,28 +16,34 @@ from accord.journal.ledger_records import (
 )
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.journal_sink import SliceJob, commit_batch, write_slice
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.ledger import find_outcomes
 
 
-def archived(folder: Path, *commits: bytes) -> Archive:
+def archived(world: World, *commits: bytes) -> Archive:
     """Each record in a file of its own."""
-    journal = write_journal(folder / "of outcomes", [[record] for record in commits])
-    archive = Archive(folder / "outcomes", [NODE])
+    archive = world.tables
+    journal = write_journal(Path(world.journal + " of outcomes"), [[record] for record in commits])
     for at in range(len(commits)):
-        job = SliceJob(node=NODE, journal=str(journal), first=at, next=at + 1, archive=archive.place)
+        job = SliceJob(
+            node=NODE, journal=str(journal), first=at, next=at + 1, archive=archive.place
+        )
         commit_batch([write_slice(job)], archive)
     return archive
 
 
-def found(engine: Engine, archive: Archive, number: int, most: int = 100) -> list[ArchivedEntry]:
+def found(
+    engine: ArchiveEngine, archive: Archive, number: int, most: int = 100
+) -> list[ArchivedEntry]:
     body = find_outcomes(planner_of(engine), archive.ledger.snapshot(), number, most)
     return msgspec.msgpack.decode(body, type=list[ArchivedEntry])
 
 
-def test_an_event_has_the_same_outcomes_as_in_the_ledger(engine: Engine, tmp_path: Path) -> None:
+def test_an_event_has_the_same_outcomes_as_in_the_ledger(
+    engine: ArchiveEngine, world: World
+) -> None:
     record = ledger_record(7, 20)
-    archive = archived(tmp_path, record, ledger_record(5_000, 3))
+    archive = archived(world, record, ledger_record(5_000, 3))
     search = LedgerSearch(LedgerQuery(number=9), 100)
     search.scan(decode_ledger(record))
     rows = found(engine, archive, 9)
@@ -48,7 +54,7 @@ def test_an_event_has_the_same_outcomes_as_in_the_ledger(engine: Engine, tmp_pat
     assert found(engine, archive, 0) == []
 
 
-def test_no_more_than_wanted(engine: Engine, tmp_path: Path) -> None:
-    archive = archived(tmp_path, ledger_record(7, 5), ledger_record(7, 5))
+def test_no_more_than_wanted(engine: ArchiveEngine, world: World) -> None:
+    archive = archived(world, ledger_record(7, 5), ledger_record(7, 5))
     assert len(found(engine, archive, 9)) == 2
     assert len(found(engine, archive, 9, most=1)) == 1

@@ -13,10 +13,10 @@ from tests.pipeline.journals import START_MS
 from accord.core.predicates.tree import Attribute, Compare, In, Literal
 from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline.parquet_files import ORDER, write_file
-from accord.pipeline.query import datafusion_engine, scan_ranges, spark_engine
+from accord.pipeline.query import datafusion_engine, scan_ranges
 from accord.pipeline.query.checks import InvalidQueryError
 from accord.pipeline.query.chunks import Chunks
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.pages import QueryEngine
 from accord.pipeline.tables import ARROW
 
@@ -42,7 +42,7 @@ def fill(world: World, count: int) -> None:
     )
 
 
-def test_archive_and_tail_are_one_answer(world: World, engine: Engine) -> None:
+def test_archive_and_tail_are_one_answer(world: World, engine: ArchiveEngine) -> None:
     fill(world, 30)
     world.follow(20)
     ask = EventQuery(channel="uav/1", where="altitude_m >= 10", is_newest_first=True)
@@ -54,12 +54,12 @@ def test_archive_and_tail_are_one_answer(world: World, engine: Engine) -> None:
     assert page.engine == engine.name
 
 
-def test_nothing_kept(world: World, engine: Engine) -> None:
+def test_nothing_kept(world: World, engine: ArchiveEngine) -> None:
     (page,) = pages(world.queries(engine), EventQuery(channel="#"), rows=10)
     assert (page.events, page.files, page.tail, page.engine) == ((), 0, 0, "tail")
 
 
-def test_files_that_cant_match_are_passed_over(world: World, engine: Engine) -> None:
+def test_files_that_cant_match_are_passed_over(world: World, engine: ArchiveEngine) -> None:
     for _ in range(4):
         fill(world, 10)
         world.follow(world.next)
@@ -78,7 +78,7 @@ def test_files_that_cant_match_are_passed_over(world: World, engine: Engine) -> 
 
 
 def test_cursor_survives_a_restart_and_sees_nothing_newer(
-    world: World, engine: Engine
+    world: World, engine: ArchiveEngine
 ) -> None:
     fill(world, 30)
     world.follow(10)
@@ -94,7 +94,7 @@ def test_cursor_survives_a_restart_and_sees_nothing_newer(
     assert found == expected
 
 
-def test_following_pages_come_from_memory(world: World, engine: Engine) -> None:
+def test_following_pages_come_from_memory(world: World, engine: ArchiveEngine) -> None:
     fill(world, 40)
     world.follow(30)
     queries = world.queries(engine)
@@ -103,13 +103,13 @@ def test_following_pages_come_from_memory(world: World, engine: Engine) -> None:
     found = list(page.events)
     world.follow(40)  # what was in the tail is now behind what the chunk knows
     asked = []
-    engine.find = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign, assignment, func-returns-value]
+    engine.find = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign, assignment]
     page = queries.page(PageQuery(id=1, ask=ask, rows=9, cursor=page.cursor))
     assert not asked
     assert found + list(page.events) == world.expected(ask)[:18]
 
 
-def test_pages_end_by_bytes_but_have_at_least_one(world: World, engine: Engine) -> None:
+def test_pages_end_by_bytes_but_have_at_least_one(world: World, engine: ArchiveEngine) -> None:
     payloads = [100, 5_000, 200, 2_500, 10, 10]
     world.publish(
         [made(n, START_MS + n, "a", payload=b"x" * size) for n, size in enumerate(payloads)]
@@ -122,7 +122,7 @@ def test_pages_end_by_bytes_but_have_at_least_one(world: World, engine: Engine) 
 
 
 def test_long_rows_come_with_their_contents(
-    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    world: World, engine: ArchiveEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accord.pipeline.query.spark_engine._CONTENT_BYTES", 50 * 20)
     sizes = [10, 60, 2_000, 10]
@@ -137,7 +137,7 @@ def test_long_rows_come_with_their_contents(
         assert everything(world.queries(engine), ask, 10) == world.expected(ask)
 
 
-def test_attributes_declared_later(world: World, engine: Engine) -> None:
+def test_attributes_declared_later(world: World, engine: ArchiveEngine) -> None:
     fill(world, 10)
     world.follow(10, declared={})
     fill(world, 10)
@@ -159,7 +159,7 @@ def test_records_that_journal_and_archive_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_questions(
-    seed: int, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    seed: int, world: World, engine: ArchiveEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages equal the whole answer cut in pieces, whatever happens in between."""
     rng = random.Random(seed)  # noqa: S311
@@ -187,13 +187,14 @@ def test_random_questions(
         assert found == expected, ask
 
 
-def test_bad_questions(world: World, engine: Engine) -> None:
+def test_bad_questions(world: World, engine: ArchiveEngine) -> None:
     queries = world.queries(engine)
     with pytest.raises(InvalidQueryError) as caught:
         queries.page(PageQuery(id=1, ask=EventQuery(channel="#"), cursor="x"))
     assert caught.value.place == "cursor"
 
-def test_values_of_any_type_are_seen_wherever_they_are(world: World, engine: Engine) -> None:
+
+def test_values_of_any_type_are_seen_wherever_they_are(world: World, engine: ArchiveEngine) -> None:
     """What an attribute is declared as decides where its values are, but not which match."""
     texts = ("7.9", " UAV", "5", "5.0", "-0.0", "true", "2026-11-16T08:00:00Z", "9007199254740993")
     declarations: list[dict[str, str]] = [{}, *({"alt": kind} for kind in ARROW)]
@@ -228,12 +229,12 @@ def test_values_of_any_type_are_seen_wherever_they_are(world: World, engine: Eng
         assert everything(queries, ask) == world.expected(ask), where
 
 
-def test_names_and_texts_with_any_characters(world: World, engine: Engine) -> None:
+def test_names_and_texts_with_any_characters(world: World, engine: ArchiveEngine) -> None:
     names = ("a b", "it's", 'a"b', "x.y", "ü", "back\\slash", "back`tick", "per%cent", "{}")
     texts = ("it's", "back\\slash", 'say "no"', "💧", "new\nline", "a%b_c", "'; --", "")
     both = list(itertools.product(names, texts))
     world.publish([made(n, START_MS + n, "a", (each,)) for n, each in enumerate(both)])
-    world.follow(world.next, {name: "string" for name in names[::2]})
+    world.follow(world.next, dict.fromkeys(names[::2], "string"))
     queries = world.queries(engine)
     for name, text in random.Random(1).sample(both, 24):  # noqa: S311
         condition = Compare("=", Attribute(name), Literal(text))
@@ -242,7 +243,7 @@ def test_names_and_texts_with_any_characters(world: World, engine: Engine) -> No
         assert [event] == world.expected(ask)
 
 
-def test_files_that_are_gone_are_looked_up_anew(world: World, engine: Engine) -> None:
+def test_files_that_are_gone_are_looked_up_anew(world: World, engine: ArchiveEngine) -> None:
     """As after compaction and vacuum: the newer version has the rows in other files."""
     for _ in range(3):
         fill(world, 10)
@@ -287,7 +288,7 @@ def rewrite(world: World) -> None:
         (folder / file.path).unlink()
 
 
-def test_the_archive_as_it_was(world: World, engine: Engine) -> None:
+def test_the_archive_as_it_was(world: World, engine: ArchiveEngine) -> None:
     fill(world, 10)
     world.follow(6)
     earlier = world.tables.events.snapshot().version

@@ -74,9 +74,9 @@ def archive(spark: SparkSession, rows: Rows, tmp_path_factory: pytest.TempPathFa
 @given(conditions=st.lists(trees(), min_size=15, max_size=15))
 def test_spark_and_live_agree(rows: Rows, archive: DataFrame, conditions: list[Expr]) -> None:
     predicates = [Predicate(condition) for condition in conditions]
-    for form, (present, told) in _FORMS.items():
+    for form, (present, complete) in _FORMS.items():
         columns = {
-            (n, is_canonical): to_column(condition, present, told)
+            (n, is_canonical): to_column(condition, present, complete)
             for n, predicate in enumerate(predicates)
             for is_canonical, condition in ((True, predicate), (False, conditions[n]))
         }

@@ -11,8 +11,8 @@ from tests.pipeline.journals import START_MS
 from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline.query import tail as tails
 from accord.pipeline.query.checks import CheckedQuery, check
-from accord.pipeline.query.scan_ranges import RemainingQuery
 from accord.pipeline.query.engine import StaleError
+from accord.pipeline.query.scan_ranges import RemainingQuery
 from accord.pipeline.query.tail import Tail
 
 

@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from accord.pipeline.manifest import Manifest
+
 from accord.journal.reader import Reader
 from accord.pipeline.driver_lock import LOCK, Holder
-from accord.pipeline.manifest import Manifest
 from tests.pipeline.kills.run import Outcome as Archived
 from tests.pipeline.kills.run import compare
 from tests.scenarios.kills.node import NAME, MortalNode

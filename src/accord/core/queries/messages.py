@@ -26,6 +26,7 @@ MAX_FRAME: Final = 128 << 20
 _LENGTH: Final = 4
 ExportFormat = Literal["csv", "json", "parquet"]
 EngineName = Literal["datafusion", "spark"]
+ReadBy = Literal["datafusion", "spark", "tail"]
 
 
 class FrameError(Exception):
@@ -209,7 +210,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     tail: int = 0
     took_ms: int = 0
     reached_ms: int | None = None
-    engine: EngineName | Literal["tail"] = "tail"
+    engine: ReadBy = "tail"
 
 
 class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):
@@ -279,7 +280,9 @@ class NetReply(Struct, frozen=True, kw_only=True, tag="net found"):
 class Health(Struct, frozen=True, kw_only=True, tag="health"):
     """State of the pipeline, sent every second and on every change."""
 
-    state: str = "starting"  # starting, partial (it answers, without Spark), ready, stopping, failed
+    state: str = (
+        "starting"  # starting, partial (it answers, without Spark), ready, stopping, failed
+    )
     problem: str = ""  # the last failure, and the remedy
     spark: str = ""  # where it runs
     spark_version: str = ""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from accord.core.queries.messages import EngineName
 from accord.journal.events import KeptEvent
-from accord.pipeline.data_skipping import told_by_columns
+from accord.pipeline.data_skipping import complete_columns
 from accord.pipeline.delta_log import TableSnapshot
 from accord.pipeline.query import datafusion_predicate as sql
 from accord.pipeline.query.checks import CheckedQuery, seen
@@ -219,8 +219,8 @@ def _conditions(lookup: Lookup) -> list[str]:
         found.append(channels)
     if question.has_predicate:
         columns = lookup.snapshot.columns
-        told = told_by_columns(files, columns)
-        if condition := sql.superset(question.predicate, columns, told):
+        complete = complete_columns(files, columns)
+        if condition := sql.superset(question.predicate, columns, complete):
             found.append(condition)
     return found
 

@@ -49,12 +49,12 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-def superset(predicate: Predicate, columns: Columns, told: Collection[str]) -> str:
+def superset(predicate: Predicate, columns: Columns, complete: Collection[str]) -> str:
     """A condition that is true of every row of which `predicate` is; empty if there is none.
 
-    `columns` are those of attributes in the table; they tell all of the attributes `told`.
+    `columns` are those of attributes in the table, with all values of the `complete` attributes.
     """
-    return _Superset(columns, told).condition(predicate.tree, MAX_DEPTH) or ""
+    return _Superset(columns, complete).condition(predicate.tree, MAX_DEPTH) or ""
 
 
 def is_tight(predicate: Predicate) -> bool:
@@ -94,9 +94,9 @@ def moment(micros: int) -> str:
 
 
 class _Superset:
-    def __init__(self, columns: Columns, told: Collection[str]) -> None:
+    def __init__(self, columns: Columns, complete: Collection[str]) -> None:
         self._columns = by_attribute(columns)
-        self._told = told
+        self._complete = complete
 
     def condition(self, node: Expr, depth: int) -> str | None:
         """The condition, or None if it would not spare anything."""
@@ -145,7 +145,7 @@ class _Superset:
         """Where a value of the attribute may be, and of which type it is there."""
         for column in self._columns.get(name, ()):
             yield named(column.name), column.kind
-        if name not in self._told:
+        if name not in self._complete:
             for kind in ARROW:
                 yield f"{ATTRIBUTES}[{quoted(name)}]['{kind}']", kind
 

@@ -64,7 +64,7 @@ class FoundRows:
     end: SortRank | None
 
 
-class Engine(Protocol):
+class ArchiveEngine(Protocol):
     """Answers lookups; thread-safe. StaleError if files are gone."""
 
     name: EngineName

@@ -206,10 +206,9 @@ class HistogramEngine:
         if read:
             width_ms = counting.buckets.width_ms
             part = RemainingQuery(question.query.from_offset, counting.archived, None)
-            lookup = Lookup(
-                question, part, ScanRange(read, low, high, low == since_ms), snapshot, self._node
-            )
-            engine = self._planner.choose(question, read)
+            stretch = ScanRange(read, low, high, low == since_ms)
+            lookup = Lookup(question, part, stretch, snapshot, self._node)
+            engine = self._planner.choose(question, stretch)
             found = engine.counts(lookup, width_ms, check_on)
             for at, count in found:
                 counting.add(at * width_ms, count)

@@ -244,7 +244,7 @@ class QueryEngine:
         chosen = next_scan_range(files, question, part.after, target)
         if not chosen.files:
             return _empty_chunk(part, is_newest)
-        engine = self._planner.choose(question, chosen.files)
+        engine = self._planner.choose(question, chosen)
         lookup = Lookup(question, part, chosen, snapshot, self._node)
         found = engine.find(lookup, most, asked.check)
         chunk = Chunk(

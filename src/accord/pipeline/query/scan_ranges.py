@@ -121,6 +121,17 @@ class ScanRange(msgspec.Struct, frozen=True):
         """The last possible position in it."""
         return (self.low_ms, 0) if is_newest_first else (self.high_ms - 1, INTEGER_MAX)
 
+    @property
+    def rows(self) -> int:
+        """About how many rows there are between these times."""
+        return round(_estimate(self.files, self.low_ms, self.high_ms))
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes of the files: pages of other times are skipped."""
+        shares = (_share(file, self.low_ms, self.high_ms) * file.bytes for file in self.files)
+        return round(sum(shares))
+
 
 def rows_of_chunk(
     files: Sequence[TableFile], page: int, left: int | None, *, is_first: bool
@@ -189,9 +200,10 @@ def _bounds(
 
 def _estimate(files: Sequence[TableFile], low: int, high: int) -> float:
     """Estimated rows between these times, assuming an even distribution within a file."""
-    found = 0.0
-    for file in files:
-        span = file.last_ms + 1 - file.first_ms
-        inside = min(high, file.last_ms + 1) - max(low, file.first_ms)
-        found += file.rows * max(0, inside) / span
-    return found
+    return sum(file.rows * _share(file, low, high) for file in files)
+
+
+def _share(file: TableFile, low: int, high: int) -> float:
+    """The share of the file's time between these times."""
+    inside = min(high, file.last_ms + 1) - max(low, file.first_ms)
+    return max(0, inside) / (file.last_ms + 1 - file.first_ms)

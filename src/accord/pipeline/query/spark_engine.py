@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.queries.messages import EngineName
 from accord.pipeline import spark_tables
-from accord.pipeline.data_skipping import channel_range, told_by_columns
+from accord.pipeline.data_skipping import channel_range, complete_columns
 from accord.pipeline.datasets.losses import selects, shows
 from accord.pipeline.delta_log import TableSnapshot
 from accord.pipeline.query.checks import CheckedQuery
@@ -139,15 +139,17 @@ class SparkEngine:
         condition = F.expr(conditions(lookup)) & _channels(question) & _of_node(lookup.node, files)
         if question.has_predicate:
             present = lookup.snapshot.columns
-            condition &= self._content(question, present, told_by_columns(files, present))
+            condition &= self._content(question, present, complete_columns(files, present))
         return self._frame(lookup.snapshot, files).where(condition).selectExpr(*columns)
 
-    def _content(self, question: CheckedQuery, columns: Columns, told: frozenset[str]) -> Column:
-        key = (question.query.where, question.query.xpath, columns, told)
+    def _content(
+        self, question: CheckedQuery, columns: Columns, complete: frozenset[str]
+    ) -> Column:
+        key = (question.query.where, question.query.xpath, columns, complete)
         with self._lock:
             column = self._columns.get(key)
         if column is None:
-            column = to_column(question.predicate, columns, told)
+            column = to_column(question.predicate, columns, complete)
             with self._lock:
                 self._columns[key] = column
                 if len(self._columns) > _FRAMES:

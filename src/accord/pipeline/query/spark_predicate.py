@@ -63,20 +63,20 @@ _NO_EXPONENT: Final = r"[eE][+-]?[ \t\r\n]*\z"
 
 
 def to_column(
-    predicate: Predicate | Expr, columns: Columns = (), told: Collection[str] = ()
+    predicate: Predicate | Expr, columns: Columns = (), complete: Collection[str] = ()
 ) -> Column:
     """Return a column that is true where `predicate` is.
 
-    `columns` are those of attributes in the table; they tell all of the attributes `told`.
+    `columns` are those of attributes in the table, with all values of the `complete` attributes.
     """
     tree = predicate.tree if isinstance(predicate, Predicate) else predicate
-    return _Compiler(columns, told).condition(tree)
+    return _Compiler(columns, complete).condition(tree)
 
 
 class _Compiler:
-    def __init__(self, columns: Columns, told: Collection[str]) -> None:
+    def __init__(self, columns: Columns, complete: Collection[str]) -> None:
         self._columns = by_attribute(columns)
-        self._told = told
+        self._complete = complete
 
     def condition(self, node: Expr) -> Column:
         match node:
@@ -124,7 +124,7 @@ class _Compiler:
 
     def _attribute(self, name: str) -> Operand:
         own = {each.kind: F.col(quoted(each.name)) for each in self._columns.get(name, ())}
-        if name in self._told:
+        if name in self._complete:
             return Operand(own)
         value = F.col(ATTRIBUTES)[name]
         return Operand(
