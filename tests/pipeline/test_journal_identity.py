@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from accord.pipeline.manifest import Manifest, Snapshot
+from accord.pipeline.slices import SliceJob, write_slice
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
 from accord.pipeline.journal_readers import JournalMismatchError, check_same_journal, open_journal
-from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.slices import SliceJob, write_slice
 
 
 def archived(folder: Path, end: int) -> Snapshot:
