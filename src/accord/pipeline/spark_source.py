@@ -52,9 +52,9 @@ from accord.journal.events import KeptEvent
 from accord.journal.reader import Extent, ReadResult, Retired
 from accord.journal.record import MAX_OFFSET, Batch
 from accord.pipeline.journal_readers import JournalReader, is_remote, offset_within, open_journal
+from accord.pipeline.journal_source import SlicesSource
 from accord.pipeline.remote_journal import RemoteReader
 from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
-from accord.pipeline.slices import SlicesSource
 from accord.pipeline.source_options import DEFAULT_NODE, ReadOptions
 from accord.pipeline.spark_sink import EventStreamWriter, EventWriter, WriteOptions
 from accord.pipeline.tables import EVENTS

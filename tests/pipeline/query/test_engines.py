@@ -46,9 +46,7 @@ def test_channels_with_any_characters(world: World, engine: Engine) -> None:
 
 
 # What views of a filter do not show by default is not any less denied by it.
-REPLIES = EventQuery(
-    channel="accord-response/#", without=("+/1",), limit=5, is_newest_first=False
-)
+REPLIES = EventQuery(channel="accord-response/#", without=("+/1",), limit=5, is_newest_first=False)
 
 
 def test_filters_of_many_channels(world: World, engine: Engine) -> None:

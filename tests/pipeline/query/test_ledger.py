@@ -25,7 +25,9 @@ def archived(folder: Path, *commits: bytes) -> Archive:
     journal = write_journal(folder / "of outcomes", [[record] for record in commits])
     archive = Archive(folder / "outcomes", [NODE])
     for at in range(len(commits)):
-        job = SliceJob(node=NODE, journal=str(journal), first=at, next=at + 1, archive=archive.place)
+        job = SliceJob(
+            node=NODE, journal=str(journal), first=at, next=at + 1, archive=archive.place
+        )
         commit_batch([write_slice(job)], archive)
     return archive
 

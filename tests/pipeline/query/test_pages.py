@@ -77,9 +77,7 @@ def test_files_that_cant_match_are_passed_over(world: World, engine: Engine) -> 
         assert list(page.events) == world.expected(ask)
 
 
-def test_cursor_survives_a_restart_and_sees_nothing_newer(
-    world: World, engine: Engine
-) -> None:
+def test_cursor_survives_a_restart_and_sees_nothing_newer(world: World, engine: Engine) -> None:
     fill(world, 30)
     world.follow(10)
     ask = EventQuery(channel="#", is_newest_first=True, limit=25)
@@ -192,6 +190,7 @@ def test_bad_questions(world: World, engine: Engine) -> None:
     with pytest.raises(InvalidQueryError) as caught:
         queries.page(PageQuery(id=1, ask=EventQuery(channel="#"), cursor="x"))
     assert caught.value.place == "cursor"
+
 
 def test_values_of_any_type_are_seen_wherever_they_are(world: World, engine: Engine) -> None:
     """What an attribute is declared as decides where its values are, but not which match."""

@@ -262,7 +262,9 @@ class LedgerReply(Struct, frozen=True, kw_only=True, tag="ledger found"):
 class Health(Struct, frozen=True, kw_only=True, tag="health"):
     """State of the pipeline, sent every second and on every change."""
 
-    state: str = "starting"  # starting, partial (it answers, without Spark), ready, stopping, failed
+    state: str = (
+        "starting"  # starting, partial (it answers, without Spark), ready, stopping, failed
+    )
     problem: str = ""  # the last failure, and the remedy
     spark: str = ""  # where it runs
     spark_version: str = ""
