@@ -290,12 +290,16 @@ class DeltaLog:
             return 0
         # On a table of its own: it lists all files, and others need not wait for that.
         table = DeltaTable(self._uri)
-        if not (found := table.vacuum(retention_hours=KEPT_H, full=True)):
-            return 0
         before = table.version()
-        table.vacuum(retention_hours=KEPT_H, dry_run=False, full=True)
-        self._sync(before)
+        # It names files that it deleted earlier too, until a checkpoint forgets them.
+        found = [path for path in table.vacuum(KEPT_H, full=True) if self._has(path)]
+        if found:
+            table.vacuum(KEPT_H, dry_run=False, full=True)
+            self._sync(before)
         return len(found)
+
+    def _has(self, path: str) -> bool:
+        return self._storage.exists(f"{self.name}/{path}")
 
     # The log.
 
@@ -442,6 +446,10 @@ class Archive:
         return min(table.archived(node) for table in self.tables)
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def lost_of(node: str) -> str:
     """The application transaction that counts the lost records of a node."""
     return f"lost:{node}"
@@ -460,7 +468,7 @@ def add_action(file: NewFile, *, is_change: bool = True) -> AddAction:
         path=file.path,
         size=file.bytes,
         partition_values={PARTITION: file.day},
-        modification_time=time.time_ns() // 1_000_000,
+        modification_time=now_ms(),
         data_change=is_change,
         stats=file.stats,
     )
@@ -470,7 +478,7 @@ def _remove_action(file: TableFile, *, is_change: bool) -> RemoveAction:
     return RemoveAction(
         path=file.path,
         data_change=is_change,
-        deletion_timestamp=time.time_ns() // 1_000_000,
+        deletion_timestamp=now_ms(),
         size=file.bytes,
         partition_values={PARTITION: file.day},
     )
