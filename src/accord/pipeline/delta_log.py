@@ -80,7 +80,7 @@ _ENGINE: Final = {
 }
 _ENTRY: Final = re.compile(r"[0-9]{20}\.json")
 _ATTEMPTS: Final = 50
-_LOG: Final = "_delta_log"
+LOG: Final = "_delta_log"
 _CHECKPOINTS: Final = "[0-9]*.checkpoint.parquet"
 _LAST: Final = "_last_checkpoint"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -200,7 +200,7 @@ class DeltaLog:
             if new:
                 table.alter.add_columns(
                     [Field.from_arrow(field_of(each)) for each in new],
-                    commit_properties=_properties(),
+                    commit_properties=commit_properties(),
                     post_commithook_properties=_NO_HOOKS,
                 )
             return bool(new)
@@ -212,7 +212,7 @@ class DeltaLog:
 
     def versions(self) -> dict[int, int]:
         """When each version was made that the log still has, in milliseconds, oldest first."""
-        log = pafs.FileSelector(f"{self.name}/{_LOG}", allow_not_found=True)
+        log = pafs.FileSelector(f"{self.name}/{LOG}", allow_not_found=True)
         found = {
             int(info.base_name.removesuffix(".json")): info.mtime_ns // 1_000_000
             for info in self._storage.filesystem.get_file_info(log)
@@ -306,7 +306,7 @@ class DeltaLog:
     def _open(self) -> DeltaTable | None:
         if self._table is None:
             if self._storage.is_local:
-                _set_aside(Path(self._uri) / _LOG)
+                _set_aside(Path(self._uri) / LOG)
             try:
                 self._table = DeltaTable(self._uri, version=self._version)
             except TableNotFoundError:
@@ -358,7 +358,7 @@ class DeltaLog:
         table = self._fresh()
         table.create_checkpoint()
         if self._storage.is_local:
-            folder = Path(self._uri) / _LOG
+            folder = Path(self._uri) / LOG
             for path in (*folder.glob(f"{table.version():020}.checkpoint*"), folder / _LAST):
                 sync_file(path)
             sync_directory(folder)
@@ -374,7 +374,7 @@ class DeltaLog:
         """Make the entries after version `before` durable."""
         if not self._storage.is_local:
             return
-        folder = Path(self._uri) / _LOG
+        folder = Path(self._uri) / LOG
         version = before + 1
         while (entry := folder / f"{version:020}.json").exists():
             sync_file(entry)
@@ -495,12 +495,12 @@ def _commit(
         "append",
         table.schema(),
         [PARTITION],
-        commit_properties=_properties(len(actions), transactions),
+        commit_properties=commit_properties(len(actions), transactions),
         post_commithook_properties=_NO_HOOKS,
     )
 
 
-def _properties(
+def commit_properties(
     actions: int | None = None, transactions: list[Transaction] | None = None
 ) -> CommitProperties:
     count = None if actions is None else actions + len(transactions or ())
