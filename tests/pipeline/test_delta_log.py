@@ -139,6 +139,13 @@ def test_two_drivers_of_one_journal_cannot_both_win(tmp_path: Path) -> None:
     assert sorted(found) == list(range(12))
 
 
+def test_a_table_is_made_once(tmp_path: Path) -> None:
+    for number in range(10):
+        makers = [events(tmp_path / str(number)) for _ in range(3)]
+        assert at_once(*(table.create for table in makers)) == [None] * 3
+        assert [table.snapshot().version for table in makers] == [0] * 3
+
+
 def test_many_commit_at_once(tmp_path: Path) -> None:
     """Journals of four nodes; each one compacts what it has added."""
     nodes = ["a", "b", "c", "d"]

@@ -24,6 +24,7 @@ from deltalake.transaction import Transaction, create_table_with_add_actions
 from accord.core.model.errors import AccordError
 from accord.pipeline.delta_log import (
     CONFIGURATION,
+    CREATING,
     LOG,
     DeltaLog,
     NewFile,
@@ -138,8 +139,7 @@ def convert(storage: Storage) -> int:
             partition_by=[PARTITION],
             name=name,
             configuration=dict(CONFIGURATION),
-            # Two more actions: the protocol, and what the table is.
-            commit_properties=commit_properties(len(added) + 2, offsets + lost),
+            commit_properties=commit_properties(CREATING + len(added), offsets + lost),
         )
         log = storage.root / name / LOG
         for path in (*log.glob("*.json"), log):

@@ -24,6 +24,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +85,7 @@ LOG: Final = "_delta_log"
 _CHECKPOINTS: Final = "[0-9]*.checkpoint.parquet"
 _LAST: Final = "_last_checkpoint"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+CREATING: Final = 2  # actions that make a table: the protocol, and what it is
 _ACTIONS: Final = "actions"  # in the information of a commit: how many follow
 _log: Final = logging.getLogger(__name__)
 
@@ -181,14 +183,16 @@ class DeltaLog:
             return
         if self._storage.is_local:
             Path(self._uri).mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            self._uri,
-            Schema.from_arrow(schema_of(self.name)),
-            mode="ignore",
-            partition_by=[PARTITION],
-            name=self.name,
-            configuration=dict(CONFIGURATION),
-        )
+        with suppress(CommitFailedError):  # another was faster
+            DeltaTable.create(
+                self._uri,
+                Schema.from_arrow(schema_of(self.name)),
+                mode="ignore",
+                partition_by=[PARTITION],
+                name=self.name,
+                configuration=dict(CONFIGURATION),
+                commit_properties=commit_properties(CREATING),
+            )
         self._sync(-1)
 
     def columns(self, declared: Mapping[str, str]) -> Columns:
