@@ -18,18 +18,22 @@ from zlib import crc32
 
 import msgspec
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, Schema
+from deltalake import Schema
 from deltalake.transaction import Transaction, create_table_with_add_actions
 
 from accord.core.model.errors import AccordError
 from accord.pipeline.delta_log import (
     CONFIGURATION,
+    CREATING,
+    LOG,
     DeltaLog,
     NewFile,
     add_action,
+    commit_properties,
     lost_of,
     schema_of,
 )
+from accord.pipeline.durable_files import sync_file
 from accord.pipeline.parquet_files import renamed, write_file
 from accord.pipeline.storage import Storage
 from accord.pipeline.tables import EVENTS, LEDGER, PARTITION, UNREAD, Columns, columns_for
@@ -135,8 +139,11 @@ def convert(storage: Storage) -> int:
             partition_by=[PARTITION],
             name=name,
             configuration=dict(CONFIGURATION),
-            commit_properties=CommitProperties(app_transactions=offsets + lost),
+            commit_properties=commit_properties(CREATING + len(added), offsets + lost),
         )
+        log = storage.root / name / LOG
+        for path in (*log.glob("*.json"), log):
+            sync_file(path)
     if (storage.root / _FORMER_UNREAD).is_dir() and not (storage.root / UNREAD).exists():
         (storage.root / _FORMER_UNREAD).rename(storage.root / UNREAD)
     (storage.root / MANIFEST).rename(storage.root / CONVERTED)

@@ -6,13 +6,14 @@ changes of any number of writers are totally ordered, and no lock is needed.
 
 Each table records for every node the offset up to which its journal is in the table, as an
 application transaction: Delta's own means for writing exactly once. A batch states its range of
-offsets. It is committed only to a snapshot in which the table ends where the batch begins; a commit
-of the same node between that snapshot and ours is a conflict, which delta-rs refuses. The two
+offsets. It is committed only as the version after one in which the table ends where the batch
+begins; if another commit takes that number, the batch is looked at again (`_change`). The two
 tables are committed one after the other, so a crash between them leaves one ahead: each resumes by
 itself, and the journal is kept for the one behind (`Archive.archived`).
 
-A log entry in a directory is synced before anybody is told of it. One that a power cut has left
-incomplete was therefore never reported, and the journal still has its records: it is set aside.
+A log entry in a directory is synced before anybody is told of it, and a checkpoint before entries
+are deleted because of it. One that a power cut has left incomplete was therefore never relied on:
+it is set aside, and the journal still has its records.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +32,15 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.fs as pafs
-from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema
+import pyarrow.parquet as pq
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    PostCommitHookProperties,
+    QueryBuilder,
+    Schema,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
@@ -70,7 +80,13 @@ _ENGINE: Final = {
     "datafusion.execution.parquet.pushdown_filters": "true",
 }
 _ENTRY: Final = re.compile(r"[0-9]{20}\.json")
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 50
+LOG: Final = "_delta_log"
+_CHECKPOINTS: Final = "[0-9]*.checkpoint.parquet"
+_LAST: Final = "_last_checkpoint"
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+CREATING: Final = 2  # actions that make a table: the protocol, and what it is
+_ACTIONS: Final = "actions"  # in the information of a commit: how many follow
 _log: Final = logging.getLogger(__name__)
 
 
@@ -167,32 +183,40 @@ class DeltaLog:
             return
         if self._storage.is_local:
             Path(self._uri).mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            self._uri,
-            Schema.from_arrow(schema_of(self.name)),
-            mode="ignore",
-            partition_by=[PARTITION],
-            name=self.name,
-            configuration=dict(CONFIGURATION),
-        )
+        with suppress(CommitFailedError):  # another was faster
+            DeltaTable.create(
+                self._uri,
+                Schema.from_arrow(schema_of(self.name)),
+                mode="ignore",
+                partition_by=[PARTITION],
+                name=self.name,
+                configuration=dict(CONFIGURATION),
+                commit_properties=commit_properties(CREATING),
+            )
         self._sync(-1)
 
     def columns(self, declared: Mapping[str, str]) -> Columns:
         """Return the columns of the declared attributes; those that are new are added."""
+
+        def add(table: DeltaTable) -> bool:
+            present = _columns(table)
+            new = [each for each in columns_for(declared, present) if each not in present]
+            if new:
+                table.alter.add_columns(
+                    [Field.from_arrow(field_of(each)) for each in new],
+                    commit_properties=commit_properties(),
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            return bool(new)
+
         with self._mutex:
             self.create()
-            present = self.snapshot().columns
-            wanted = columns_for(declared, present)
-            if added := [each for each in wanted if each not in present]:
-                table = self._fresh()
-                before = table.version()
-                table.alter.add_columns([Field.from_arrow(field_of(each)) for each in added])
-                self._sync(before)
-            return wanted
+            self._change(add)
+            return columns_for(declared, self.snapshot().columns)
 
     def versions(self) -> dict[int, int]:
         """When each version was made that the log still has, in milliseconds, oldest first."""
-        log = pafs.FileSelector(f"{self.name}/_delta_log", allow_not_found=True)
+        log = pafs.FileSelector(f"{self.name}/{LOG}", allow_not_found=True)
         found = {
             int(info.base_name.removesuffix(".json")): info.mtime_ns // 1_000_000
             for info in self._storage.filesystem.get_file_info(log)
@@ -211,9 +235,8 @@ class DeltaLog:
 
         DeltaLogError if the table does not end where a part begins.
         """
-        with self._mutex:
-            self.create()
-            table = self._fresh()
+
+        def add(table: DeltaTable) -> bool:
             reached = {part.node: table.transaction_version(part.node) or 0 for part in parts}
             new = [part for part in parts if reached[part.node] < part.end]
             for part in new:
@@ -222,29 +245,46 @@ class DeltaLog:
                         f"offsets {part.first} to {part.end} of {part.node!r} do not follow what is"
                         f" archived, which ends at {reached[part.node]}"
                     )
-            if not new:
-                return False
             transactions = [Transaction(part.node, part.end) for part in new]
             transactions += [
                 Transaction(lost_of(part.node), self._lost(table, part.node) + part.lost)
                 for part in new
                 if part.lost
             ]
-            files = [file for part in new for file in part.files]
-            self._commit(table, [add_action(file) for file in files], transactions)
+            if new:
+                files = [file for part in new for file in part.files]
+                _commit(table, [add_action(file) for file in files], transactions)
+            return bool(new)
+
+        with self._mutex:
+            self.create()
+            return self._change(add)
+
+    def replace(self, removed: Collection[TableFile], added: Collection[NewFile]) -> None:
+        """Make `added` part of the table instead of `removed`, which have the same rows.
+
+        DeltaLogError if one of these is not part of the table any more.
+        """
+
+        def swap(table: DeltaTable) -> bool:
+            self._check_present(table, removed)
+            actions = [add_action(each, is_change=False) for each in added]
+            _commit(table, actions + [_remove_action(each, is_change=False) for each in removed])
             return True
 
-    def replace(self, removed: Iterable[TableFile], added: Iterable[NewFile]) -> None:
-        """Make `added` part of the table instead of `removed`, which have the same rows."""
         with self._mutex:
-            table = self._fresh()
-            removing = [_remove_action(file, is_change=False) for file in removed]
-            self._commit(table, [add_action(each, is_change=False) for each in added] + removing)
+            self._change(swap)
 
-    def remove(self, files: Iterable[TableFile]) -> None:
-        """Remove files from the table."""
+    def remove(self, files: Collection[TableFile]) -> None:
+        """Remove files from the table; DeltaLogError if one is not part of it any more."""
+
+        def remove(table: DeltaTable) -> bool:
+            self._check_present(table, files)
+            _commit(table, [_remove_action(file, is_change=True) for file in files])
+            return True
+
         with self._mutex:
-            self._commit(self._fresh(), [_remove_action(file, is_change=True) for file in files])
+            self._change(remove)
 
     def vacuum(self) -> int:
         """Delete files that have not been part of the table for KEPT_H hours."""
@@ -254,19 +294,23 @@ class DeltaLog:
             return 0
         # On a table of its own: it lists all files, and others need not wait for that.
         table = DeltaTable(self._uri)
-        if not (found := table.vacuum(retention_hours=KEPT_H, full=True)):
-            return 0
         before = table.version()
-        table.vacuum(retention_hours=KEPT_H, dry_run=False, full=True)
-        self._sync(before)
+        # It names files that it deleted earlier too, until a checkpoint forgets them.
+        found = [path for path in table.vacuum(KEPT_H, full=True) if self._has(path)]
+        if found:
+            table.vacuum(KEPT_H, dry_run=False, full=True)
+            self._sync(before)
         return len(found)
+
+    def _has(self, path: str) -> bool:
+        return self._storage.exists(f"{self.name}/{path}")
 
     # The log.
 
     def _open(self) -> DeltaTable | None:
         if self._table is None:
             if self._storage.is_local:
-                _set_aside(Path(self._uri) / "_delta_log")
+                _set_aside(Path(self._uri) / LOG)
             try:
                 self._table = DeltaTable(self._uri, version=self._version)
             except TableNotFoundError:
@@ -291,31 +335,50 @@ class DeltaLog:
             raise self._error("there is no such table")
         return table
 
-    def _commit(
-        self,
-        table: DeltaTable,
-        actions: list[AddAction | RemoveAction],
-        transactions: list[Transaction] | None = None,
-    ) -> None:
-        """Commit to the version that `table` has; others may commit other files meanwhile."""
-        before = table.version()
-        try:
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                [PARTITION],
-                commit_properties=CommitProperties(app_transactions=transactions),
-            )
-        except CommitFailedError as error:
-            raise self._error(str(error)) from error
-        self._sync(before)
+    def _change(self, act: Callable[[DeltaTable], bool]) -> bool:
+        """Do this to the newest version, and anew if another was faster; False if nothing is new.
+
+        So `act` decides by just the version that it changes. What delta-rs would let pass of
+        changes between the two, such as files removed twice by compactions, can't happen.
+        """
+        for _ in range(_ATTEMPTS):
+            table = self._fresh()
+            before = table.version()
+            try:
+                if not act(table):
+                    return False
+            except CommitFailedError:
+                continue
+            except DeltaError as error:
+                raise self._error(str(error)) from error
+            self._sync(before)
+            if (before + 1) % CHECKPOINT_EVERY == 0:
+                self._checkpoint()
+            return True
+        raise self._error(f"others were faster, {_ATTEMPTS} times in a row")
+
+    def _checkpoint(self) -> None:
+        """Sum up the log in one file, and delete entries that nobody needs any more."""
+        table = self._fresh()
+        table.create_checkpoint()
+        if self._storage.is_local:
+            folder = Path(self._uri) / LOG
+            for path in (*folder.glob(f"{table.version():020}.checkpoint*"), folder / _LAST):
+                sync_file(path)
+            sync_directory(folder)
+        table.cleanup_metadata()
+
+    def _check_present(self, table: DeltaTable, files: Iterable[TableFile]) -> None:
+        present = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        for file in files:
+            if file.path not in present:
+                raise self._error(f"{file.path} is not part of it any more")
 
     def _sync(self, before: int) -> None:
         """Make the entries after version `before` durable."""
         if not self._storage.is_local:
             return
-        folder = Path(self._uri) / "_delta_log"
+        folder = Path(self._uri) / LOG
         version = before + 1
         while (entry := folder / f"{version:020}.json").exists():
             sync_file(entry)
@@ -323,7 +386,7 @@ class DeltaLog:
         sync_directory(folder)
 
     def _read(self, table: DeltaTable) -> TableSnapshot:
-        columns = columns_of_schema(pa.schema(table.schema().to_arrow()))
+        columns = _columns(table)
         rows = pa.table(table.get_add_actions(flatten=True))
         paths = rows["path"].to_pylist()
         new = [index for index, path in enumerate(paths) if path not in self._files]
@@ -387,6 +450,10 @@ class Archive:
         return min(table.archived(node) for table in self.tables)
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def lost_of(node: str) -> str:
     """The application transaction that counts the lost records of a node."""
     return f"lost:{node}"
@@ -405,7 +472,7 @@ def add_action(file: NewFile, *, is_change: bool = True) -> AddAction:
         path=file.path,
         size=file.bytes,
         partition_values={PARTITION: file.day},
-        modification_time=time.time_ns() // 1_000_000,
+        modification_time=now_ms(),
         data_change=is_change,
         stats=file.stats,
     )
@@ -415,10 +482,41 @@ def _remove_action(file: TableFile, *, is_change: bool) -> RemoveAction:
     return RemoveAction(
         path=file.path,
         data_change=is_change,
-        deletion_timestamp=time.time_ns() // 1_000_000,
+        deletion_timestamp=now_ms(),
         size=file.bytes,
         partition_values={PARTITION: file.day},
     )
+
+
+def _commit(
+    table: DeltaTable,
+    actions: list[AddAction | RemoveAction],
+    transactions: list[Transaction] | None = None,
+) -> None:
+    """Commit as the version after the one that `table` has; CommitFailedError if that is taken."""
+    table.create_write_transaction(
+        actions,
+        "append",
+        table.schema(),
+        [PARTITION],
+        commit_properties=commit_properties(len(actions), transactions),
+        post_commithook_properties=_NO_HOOKS,
+    )
+
+
+def commit_properties(
+    actions: int | None = None, transactions: list[Transaction] | None = None
+) -> CommitProperties:
+    count = None if actions is None else actions + len(transactions or ())
+    return CommitProperties(
+        custom_metadata=None if count is None else {_ACTIONS: str(count)},
+        max_commit_retries=0,
+        app_transactions=transactions,
+    )
+
+
+def _columns(table: DeltaTable) -> Columns:
+    return columns_of_schema(pa.schema(table.schema().to_arrow()))
 
 
 def _nothing() -> TableSnapshot:
@@ -428,19 +526,33 @@ def _nothing() -> TableSnapshot:
 
 
 def _set_aside(folder: Path) -> None:
-    """Rename the newest log entry if a power cut has left it incomplete."""
-    entries = sorted(folder.glob("[0-9]*.json"))
-    if not entries:
-        return
-    newest = entries[-1]
-    lines = newest.read_bytes().splitlines()
+    """Rename the newest log entry, and checkpoint, if a power cut has left it incomplete."""
+    for pattern, is_whole in (
+        ("[0-9]*.json", _is_whole_entry),
+        (_CHECKPOINTS, _is_whole_checkpoint),
+    ):
+        newest = max(folder.glob(pattern), default=None)
+        if newest is not None and not is_whole(newest):
+            _log.warning("%s is incomplete, and set aside: nothing relied on it yet", newest)
+            newest.rename(newest.with_suffix(".damaged"))
+            (folder / _LAST).unlink(missing_ok=True)
+
+
+def _is_whole_entry(path: Path) -> bool:
     try:
-        is_whole = bool(lines) and all(json.loads(line) for line in lines)
+        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
     except ValueError:
-        is_whole = False
-    if not is_whole:
-        _log.warning("%s is incomplete, and set aside: it had never been confirmed", newest)
-        newest.rename(newest.with_suffix(".damaged"))
+        return False
+    count = next((each["commitInfo"].get(_ACTIONS) for each in actions if "commitInfo" in each), "")
+    return bool(actions) and (not count or len(actions) == int(count) + 1)
+
+
+def _is_whole_checkpoint(path: Path) -> bool:
+    try:
+        pq.read_table(path)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
 
 
 def _files(rows: pa.Table, columns: Columns) -> list[TableFile]:

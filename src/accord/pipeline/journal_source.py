@@ -130,11 +130,11 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         ends = {node: self._end(node, first, most) for node, first in start.items()}
-        new = sum(ends.values()) - sum(start.values())
+        new = sum(there for _, there in ends.values()) - sum(start.values())
         if not new or self._should_wait(new):
             return start
         self._last_s = self._clock_s()
-        return ends
+        return {node: end for node, (end, _) in ends.items()}
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Slice]:
         return [
@@ -165,8 +165,8 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         pass
 
-    def _end(self, node: str, first: int, most: int | None) -> int:
-        """How far the next batch goes into this journal."""
+    def _end(self, node: str, first: int, most: int | None) -> tuple[int, int]:
+        """How far the next batch goes into this journal, and how far any could."""
         options = self._options
         place = options.journals[node]
         journal = open_journal(place)
@@ -177,12 +177,11 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if len(options.journals) == 1:
                 raise
             self._skip(node, error)
-            return first
+            return first, first
         self._unreachable.discard(node)
         check_extent(extent, place, first, node)
-        end = extent.next_offset
-        if self._target is not None:
-            end = max(first, self._target[node])
+        there = extent.next_offset if self._target is None else max(first, self._target[node])
+        end = there
         if first < self._ahead.get(node, 0):
             end = min(end, self._ahead[node])
         if most is not None and end > first:
@@ -191,7 +190,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, here + max(1, most // share))
             within = offset_within(sizes, here, extent.next_offset, options.max_bytes // share)
             end = min(end, within)
-        return end
+        return end, there
 
     def _slices(self, node: str, first: int, end: int) -> list[Slice]:
         options = self._options

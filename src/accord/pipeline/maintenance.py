@@ -29,7 +29,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from accord.core.model.errors import AccordError
-from accord.pipeline.delta_log import KEPT_H, Archive, DeltaLog, NewFile, TableSnapshot
+from accord.pipeline.delta_log import (
+    KEPT_H,
+    Archive,
+    DeltaLog,
+    NewFile,
+    TableSnapshot,
+    now_ms,
+)
 from accord.pipeline.parquet_files import ORDER, write_file
 from accord.pipeline.session import use_pool
 from accord.pipeline.spark_errors import summary
@@ -226,10 +233,6 @@ _PAUSE_S: Final = 60.0  # after a failure
 _log: Final = logging.getLogger(__name__)
 _compacted: Final = msgspec.msgpack.Decoder(Compacted | None)
 _compaction: Final = msgspec.msgpack.Decoder(Compaction)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Maintenance:

@@ -26,9 +26,9 @@ from accord.pipeline import spark_tables
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.cluster_watch import ClusterWatch
 from accord.pipeline.data_skipping import select
-from accord.pipeline.delta_log import Archive
+from accord.pipeline.delta_log import Archive, now_ms
 from accord.pipeline.journal_sink import BatchDone
-from accord.pipeline.maintenance import Maintenance, now_ms
+from accord.pipeline.maintenance import Maintenance
 from accord.pipeline.measurement_publisher import MeasurementPublisher
 from accord.pipeline.query.spark_engine import SparkEngine
 from accord.pipeline.report import make_report

@@ -97,6 +97,9 @@ class Storage:
         except (FileNotFoundError, pa.ArrowException):
             raise TablesError(f"{ref}: the payload is not kept any more") from None
 
+    def exists(self, path: str) -> bool:
+        return bool(self.filesystem.get_file_info(path).type != pafs.FileType.NotFound)
+
     def size(self, path: str) -> int:
         size: int = self.filesystem.get_file_info(path).size
         return size

@@ -15,6 +15,7 @@ from typing import Final
 from accord.pipeline.manifest import Manifest
 
 from accord.journal.reader import Reader
+from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import LOCK, Holder
 from tests.pipeline.kills.run import Outcome as Archived
 from tests.pipeline.kills.run import compare
@@ -81,7 +82,7 @@ class WholeKilling(Killing):
             await asyncio.sleep(0.1)
 
     def _archived_to(self) -> int:
-        return Manifest(self.node.data / "archive").snapshot().archived.get(NAME, 0)
+        return Archive(self.node.data / "archive", [NAME]).archived(NAME)
 
     def judge(self, retained: dict[str, int], problems: list[str]) -> Outcome:
         outcome = super().judge(retained, problems)
