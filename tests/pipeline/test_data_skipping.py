@@ -14,7 +14,7 @@ from accord.core.model.channels import filter_selects
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
 from accord.pipeline.attributes import to_row
-from accord.pipeline.data_skipping import select, told_by_columns
+from accord.pipeline.data_skipping import complete_columns, select
 from accord.pipeline.delta_log import DeltaLog, NewFile, Part
 from accord.pipeline.parquet_files import renamed, stats_json, upper_bound
 from accord.pipeline.storage import Storage
@@ -115,8 +115,8 @@ def test_conditions_on_declared_attributes_rule_out_files(where: str, is_in: boo
 
 def test_a_file_whose_map_may_have_the_attribute_too_is_read() -> None:
     assert is_selected(file(), predicate=parse("altitude > 300"), columns=COLUMNS)
-    assert told_by_columns([ALTITUDE], COLUMNS) == {"altitude"}
-    assert told_by_columns([ALTITUDE, file()], COLUMNS) == frozenset()
+    assert complete_columns([ALTITUDE], COLUMNS) == {"altitude"}
+    assert complete_columns([ALTITUDE, file()], COLUMNS) == frozenset()
 
 
 def test_a_column_without_values_satisfies_nothing_but_its_absence() -> None:

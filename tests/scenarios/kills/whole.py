@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from accord.pipeline.manifest import Manifest
-
 from accord.journal.reader import Reader
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import LOCK, Holder
