@@ -58,15 +58,17 @@ def main() -> int:
     job.start()
     keeper = Maintenance(spark, archive, retain_ms=None)
     keeper.start()
-    told = ""
-    while not ended.wait(LOOK_S):
-        if job.problem != told:
-            told = job.problem
-            say(f"problem {told}")
-        if job.is_broken:
-            return 3
-    keeper.stop(30.0)
-    job.stop()
+    try:
+        told = ""
+        while not ended.wait(LOOK_S):
+            if job.problem != told:
+                told = job.problem
+                say(f"problem {told}")
+            if job.is_broken:
+                return 3
+        job.stop()
+    finally:
+        keeper.stop(30.0)
     spark.stop()
     return 0
 
