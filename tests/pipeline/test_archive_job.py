@@ -15,10 +15,10 @@ from tests.pipeline.journals import ledger_record, records, retire, write_journa
 from accord.core.queries.messages import StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
-from accord.pipeline.archive_job import ArchiveJob, Archiver, BatchDone
+from accord.pipeline.archive_job import ArchiveJob, Archiver
 from accord.pipeline.delta_log import Archive, DeltaLog, Part
 from accord.pipeline.driver_lock import DriverLock
-from accord.pipeline.journal_sink import write_slice
+from accord.pipeline.journal_sink import BatchDone, write_slice
 from accord.pipeline.journal_source import SCHEMA
 
 PATIENCE_S = 90

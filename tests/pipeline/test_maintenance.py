@@ -167,7 +167,11 @@ def test_files_of_several_declarations_merge(tmp_path: Path) -> None:
     """A row has the columns that it had; another's are null in it."""
     write_journal(tmp_path / "journal", [records(0, 30)])
     archive = Archive(tmp_path / "archive", [NODE])
-    declarations = ({}, {"altitude_m": "integer"}, {"altitude_m": "string", "platform": "string"})
+    declarations: tuple[dict[str, str], ...] = (
+        {},
+        {"altitude_m": "integer"},
+        {"altitude_m": "string", "platform": "string"},
+    )
     for end, declared in zip((10, 20, 30), declarations, strict=True):
         archive_slices(tmp_path, end, archive=archive, declared=declared)
     merge(archive, archive.events, archive.events.snapshot().files)

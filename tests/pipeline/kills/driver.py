@@ -95,7 +95,7 @@ def die_between_the_tables() -> None:
             die()
         return append(table, parts)
 
-    DeltaLog.append = dying  # type: ignore[method-assign]
+    setattr(DeltaLog, "append", dying)  # noqa: B010
 
 
 def die_compacting() -> None:
@@ -107,18 +107,18 @@ def die_compacting() -> None:
             replace(table, *files)
         die()
 
-    DeltaLog.replace = dying  # type: ignore[method-assign]
+    setattr(DeltaLog, "replace", dying)  # noqa: B010
 
 
 def die_vacuuming() -> None:
     vacuum = DeltaTable.vacuum
 
-    def dying(table: DeltaTable, *arguments: Any, **options: Any) -> list[str]:
+    def dying(table: DeltaTable, *arguments: Any, **options: Any) -> Any:
         if not options.get("dry_run", True):
             threading.Timer(os.getpid() % 20 / 1000, die).start()
         return vacuum(table, *arguments, **options)
 
-    DeltaTable.vacuum = dying  # type: ignore[method-assign]
+    setattr(DeltaTable, "vacuum", dying)  # noqa: B010
 
 
 DEATHS = {BETWEEN: die_between_the_tables, COMPACTING: die_compacting, VACUUMING: die_vacuuming}

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.archives import slice_job
 from tests.pipeline.journals import ledger_record, records, write_journal
+from tests.pipeline.kills.driver import BETWEEN, COMPACTING
 from tests.pipeline.kills.run import (
-    BETWEEN,
-    COMPACTING,
     DECLARED,
     JAVA,
     NODE,
