@@ -59,6 +59,7 @@ class SparkService:
         self._job: ArchiveJob | None = None
         self._maintenance: Maintenance | None = None
         self._measuring: dict[str, Measuring] = {}
+        self._about: dict[str, str] = {}  # of Spark, for `Health`; asking Java again may hang
 
     def open(self) -> None:
         """Start everything; JavaError or SessionError if that fails."""
@@ -73,23 +74,23 @@ class SparkService:
             engine.spark, archive, retain_ms=start.retain_ms, also=(self._measure,)
         )
         self._maintenance.start()
+        self._about = {
+            "spark": start.spark.partition(";")[0] or "embedded",
+            "spark_version": spark.version,
+            "spark_ui": ui_address(spark),
+            "event_log": event_log(spark),
+        }
         self.engine = engine
 
     def describe(self, health: Health) -> Health:
         """Return `health` with what is known of Spark."""
-        spark = self._spark
         problem = self._cluster.problem or (self._job.problem if self._job else "")
-        changed: dict[str, object] = {"problem": health.problem or problem}
-        if self.engine is not None:
-            assert spark is not None
-            changed |= {
-                "spark": self._start.spark.partition(";")[0] or "embedded",
-                "spark_version": spark.version,
-                "spark_ui": ui_address(spark),
-                "event_log": event_log(spark),
-                "compactions": self._maintenance.compactions if self._maintenance else 0,
-            }
-        return structs.replace(health, **changed)
+        return structs.replace(
+            health,
+            problem=health.problem or problem,
+            compactions=self._maintenance.compactions if self._maintenance else 0,
+            **self._about,
+        )
 
     def why_broken(self) -> str:
         """Why a new process is needed; "" if none is."""
