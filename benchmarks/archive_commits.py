@@ -23,9 +23,9 @@ from accord.pipeline.delta_log import (
     LOG,
     LOG_KEPT_MIN,
     DeltaLog,
-    NewFile,
-    Part,
+    JournalPart,
     TableSnapshot,
+    WrittenFile,
     now_ms,
 )
 from accord.pipeline.maintenance import choose
@@ -90,7 +90,7 @@ class Growth:
         for index in range(self._commits - _MEASURED, self._commits):
             first = index * _ROWS
             new = self._file(first, _ROWS, _BYTES, day_of(now_ms()))
-            part = Part(node=_NODE, first=first, end=first + _ROWS, files=[new])
+            part = JournalPart(node=_NODE, first=first, end=first + _ROWS, files=[new])
             began_s, cpu_s = perf_counter(), process_time()
             self._table.append([part])
             self.took_s.append(perf_counter() - began_s)
@@ -116,16 +116,16 @@ class Growth:
         self.compactions += len(found)
         return found
 
-    def _merged(self, files: Sequence[TableFile]) -> NewFile:
+    def _merged(self, files: Sequence[TableFile]) -> WrittenFile:
         rows, size = sum(each.rows for each in files), sum(each.bytes for each in files)
         return self._file(files[0].first_offset, rows, size, files[0].day)
 
-    def _file(self, first: int, rows: int, size: int, day: str) -> NewFile:
+    def _file(self, first: int, rows: int, size: int, day: str) -> WrittenFile:
         low = dict.fromkeys(_COUNTED, first) | {"node": _NODE, "channel": "uav/imagery"}
         high = low | dict.fromkeys(_COUNTED, first + rows - 1)
         nulls = dict.fromkeys(low, 0)
         stats = {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-        return NewFile(
+        return WrittenFile(
             table=EVENTS,
             path=f"day={day}/{_NODE}-{first:016d}-{uuid4().hex[:12]}.parquet",
             day=day,
@@ -137,7 +137,7 @@ class Growth:
     def _write(
         self,
         at_ms: int,
-        added: Sequence[NewFile],
+        added: Sequence[WrittenFile],
         removed: Sequence[TableFile],
         more: Sequence[dict[str, Any]],
     ) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from accord.pipeline.delta_log import Archive, DeltaLog, NewFile, Part
+from accord.pipeline.delta_log import Archive, DeltaLog, JournalPart, WrittenFile
 from accord.pipeline.journal_sink import SliceDone, SliceJob, commit_batch, write_slice
 from accord.pipeline.tables import TableFile
 
@@ -52,11 +52,11 @@ def archive_slices(
     return archive
 
 
-def new_file(name: str, *, table: str = "events", **stats: Any) -> NewFile:
+def new_file(name: str, *, table: str = "events", **stats: Any) -> WrittenFile:
     """A file that is told of, of one row; it need not exist."""
     values: dict[str, Any] = {"node": NODE, "offset": 0} | stats
     told = {"numRecords": 1, "minValues": values, "maxValues": values, "nullCount": {}}
-    return NewFile(
+    return WrittenFile(
         table=table,
         path=f"day={DAY}/{name}.parquet",
         day=DAY,
@@ -66,9 +66,9 @@ def new_file(name: str, *, table: str = "events", **stats: Any) -> NewFile:
     )
 
 
-def part(first: int, end: int, *names: str, node: str = NODE, lost: int = 0) -> Part:
+def part(first: int, end: int, *names: str, node: str = NODE, lost: int = 0) -> JournalPart:
     files = [new_file(name, offset=first, node=node) for name in names]
-    return Part(node=node, first=first, end=end, files=files, lost=lost)
+    return JournalPart(node=node, first=first, end=end, files=files, lost=lost)
 
 
 def names(table: DeltaLog) -> list[str]:
@@ -77,7 +77,7 @@ def names(table: DeltaLog) -> list[str]:
 
 
 def rows(
-    archive: Archive, table: str, files: Sequence[TableFile | NewFile]
+    archive: Archive, table: str, files: Sequence[TableFile | WrittenFile]
 ) -> list[dict[str, Any]]:
     """All rows of these files, by offset and number."""
     found = [row for file in files for row in _read(archive, table, file.path).to_pylist()]

@@ -16,7 +16,7 @@ from accord.core.queries.messages import StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
 from accord.pipeline.archive_job import ArchiveJob, Archiver
-from accord.pipeline.delta_log import Archive, DeltaLog, Part
+from accord.pipeline.delta_log import Archive, DeltaLog, JournalPart
 from accord.pipeline.driver_lock import DriverLock
 from accord.pipeline.journal_sink import BatchDone, write_slice
 from accord.pipeline.journal_source import SCHEMA
@@ -115,7 +115,7 @@ def test_a_driver_that_died_between_the_tables_is_followed_by_another(
     journal = write_journal(tmp_path / "journal", [records(0, 20), [ledger_record(0, 3)]])
     done = write_slice(slice_job(tmp_path, 0, 21, declared=asked.declared))
     files = [file for file in done.files if file.table == "events"]
-    archive_of(asked).events.append([Part(node=NODE, first=0, end=21, files=files)])
+    archive_of(asked).events.append([JournalPart(node=NODE, first=0, end=21, files=files)])
     write_journal(journal, [records(21, 40)])
     with archiving(spark, asked) as job:
         wait_until(lambda: archived(asked) == 40)
@@ -195,7 +195,7 @@ def test_what_passes_is_waited_for(
     write_journal(tmp_path / "journal", [records(0, 20)])
     append, failures = DeltaLog.append, [OSError(28, "No space left on device")]
 
-    def fail_once(table: DeltaLog, parts: Collection[Part]) -> bool:
+    def fail_once(table: DeltaLog, parts: Collection[JournalPart]) -> bool:
         if failures and table.name == table_name:
             raise failures.pop()
         return append(table, parts)

@@ -15,7 +15,7 @@ from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
 from accord.pipeline.attributes import to_row
 from accord.pipeline.data_skipping import complete_columns, select
-from accord.pipeline.delta_log import DeltaLog, NewFile, Part
+from accord.pipeline.delta_log import DeltaLog, JournalPart, WrittenFile
 from accord.pipeline.parquet_files import renamed, stats_json, upper_bound
 from accord.pipeline.storage import Storage
 from accord.pipeline.tables import (
@@ -174,11 +174,11 @@ class Told:
             [list(row[ATTRIBUTES].items()) for row in rows], ATTRIBUTES_TYPE
         )
         stats = stats_json(renamed(pa.table(arrays), own), self.columns)
-        new = NewFile(
+        new = WrittenFile(
             table=EVENTS, path="day=2025-11-16/a.parquet", day="2025-11-16", rows=len(maps),
             bytes=1, stats=stats,
         )  # fmt: skip
-        self._table.append([Part(node="n", first=0, end=1, files=[new])])
+        self._table.append([JournalPart(node="n", first=0, end=1, files=[new])])
         (file,) = self._table.snapshot().files
         return file
 

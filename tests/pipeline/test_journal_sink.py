@@ -24,7 +24,7 @@ from accord.journal.reader import ReadResult, Retired
 from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import SEGMENT
 from accord.pipeline import journal_sink
-from accord.pipeline.delta_log import Archive, Part
+from accord.pipeline.delta_log import Archive, JournalPart
 from accord.pipeline.journal_readers import LocalReader
 from accord.pipeline.journal_sink import SliceDone, commit_batch, write_slice
 from accord.pipeline.tables import TablesError
@@ -77,7 +77,7 @@ def test_a_batch_is_committed_once_in_each_table(tmp_path: Path) -> None:
     for table in archive.tables:
         table.create()
     done = write_slice(slice_job(tmp_path, 0, 6))
-    part = Part(node=NODE, first=0, end=6, files=done.files[:1])
+    part = JournalPart(node=NODE, first=0, end=6, files=done.files[:1])
     archive.events.append([part])  # and then a crash
     again = write_slice(slice_job(tmp_path, 0, 6))
     assert commit_batch([again], archive) is not None

@@ -12,7 +12,7 @@ from tests.pipeline.journals import ledger_record, records, retire, write_journa
 
 import accord.pipeline
 from accord.core.model.errors import AccordError
-from accord.pipeline.delta_log import Archive, Part
+from accord.pipeline.delta_log import Archive, JournalPart
 from accord.pipeline.journal_readers import JournalMismatchError
 from accord.pipeline.journal_sink import SliceDone, commit_batch
 from accord.pipeline.journal_source import Slice, SliceOptions, SlicesReader, decode_done
@@ -55,8 +55,8 @@ def test_a_stream_begins_where_the_archive_ends(tmp_path: Path) -> None:
     assert reader.initialOffset() == at(0)
     archive = Archive(tmp_path / "archive", [NODE, "other"])
     for table in archive.tables:
-        table.append([Part(node=NODE, first=0, end=30, files=[])])
-        table.append([Part(node="other", first=0, end=40, files=[])])
+        table.append([JournalPart(node=NODE, first=0, end=30, files=[])])
+        table.append([JournalPart(node="other", first=0, end=40, files=[])])
     assert reader.initialOffset() == at(30)
 
 
@@ -65,9 +65,9 @@ def test_after_a_crash_between_the_tables_a_batch_ends_where_the_one_ahead_does(
 ) -> None:
     fill(tmp_path, 0, 100)
     archive = Archive(tmp_path / "archive", [NODE])
-    archive.events.append([Part(node=NODE, first=0, end=30, files=[])])
-    archive.events.append([Part(node=NODE, first=30, end=70, files=[])])
-    archive.ledger.append([Part(node=NODE, first=0, end=30, files=[])])
+    archive.events.append([JournalPart(node=NODE, first=0, end=30, files=[])])
+    archive.events.append([JournalPart(node=NODE, first=30, end=70, files=[])])
+    archive.ledger.append([JournalPart(node=NODE, first=0, end=30, files=[])])
     reader = SlicesReader(options(tmp_path, few_rows=0))
     limit = reader.getDefaultReadLimit()
     assert reader.initialOffset() == at(30)
@@ -103,7 +103,7 @@ def test_a_crash_between_the_tables_loses_and_repeats_nothing(
             done = [decode_done(row[0]) for each in slices for row in reader.read(each)]
             if is_crashing:
                 files = [file for each in done for file in each.files if file.table == EVENTS]
-                batch = Part(node=NODE, first=start[NODE], end=end[NODE], files=files)
+                batch = JournalPart(node=NODE, first=start[NODE], end=end[NODE], files=files)
                 archive.events.append([batch])
                 return
             assert commit_batch(done, archive) is not None
@@ -277,7 +277,7 @@ def done_of(row: Row) -> SliceDone:
 def test_slices_flow_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     fill(tmp_path, 0, 500)
     for table in Archive(tmp_path / "archive", [NODE]).tables:
-        table.append([Part(node=NODE, first=0, end=20, files=[])])
+        table.append([JournalPart(node=NODE, first=0, end=20, files=[])])
     accord.pipeline.register(spark)
     asked = options(tmp_path, max_rows=200, pieces=2, piece_rows=50).to_spark()
     seen: list[list[tuple[int, int]]] = []

@@ -20,7 +20,7 @@ import pytest
 from tests.pipeline.archives import NODE, archive_slices, new_file, read, slice_job
 from tests.pipeline.journals import kept, ledger_record, records, write_journal
 
-from accord.pipeline.delta_log import Archive, DeltaLogError, Part, now_ms
+from accord.pipeline.delta_log import Archive, DeltaLogError, JournalPart, now_ms
 from accord.pipeline.journal_sink import commit_batch, write_slice
 from accord.pipeline.maintenance import (
     Compaction,
@@ -131,7 +131,9 @@ def test_writers_at_the_same_time_keep_every_commit(archive: Archive) -> None:
             table = Archive(place, nodes).events
             for number in range(8):
                 file = new_file(f"{node}-{number}", node=node)
-                assert table.append([Part(node=node, first=number, end=number + 1, files=[file])])
+                assert table.append(
+                    [JournalPart(node=node, first=number, end=number + 1, files=[file])]
+                )
         except BaseException as error:
             failures.append(error)
 

@@ -27,7 +27,7 @@ from accord.pipeline.delta_log import (
     CREATING,
     LOG,
     DeltaLog,
-    NewFile,
+    WrittenFile,
     add_action,
     commit_properties,
     lost_of,
@@ -160,7 +160,7 @@ def _columns(files: Iterable[FormerFile]) -> Columns:
     return found
 
 
-def _new(storage: Storage, file: FormerFile, columns: Columns) -> NewFile:
+def _new(storage: Storage, file: FormerFile, columns: Columns) -> WrittenFile:
     own = columns_for(file.declared, columns)
     if any(each.name != each.attribute for each in own):
         with pq.ParquetFile(storage.root / file.path) as source:
@@ -174,7 +174,7 @@ def _new(storage: Storage, file: FormerFile, columns: Columns) -> NewFile:
             node=file.node,
             columns=columns,
         )
-    return NewFile(
+    return WrittenFile(
         table=file.table,
         path=file.path.removeprefix(f"{file.table}/"),
         day=file.day,

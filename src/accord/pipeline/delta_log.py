@@ -102,7 +102,7 @@ class DeltaLogError(AccordError):
         super().__init__(f"table {place}: {problem}")
 
 
-class NewFile(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that has been written, to be made part of a table; `stats` is Delta's JSON."""
 
     table: str
@@ -113,7 +113,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True):
     stats: str
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class JournalPart(msgspec.Struct, frozen=True, kw_only=True):
     """A batch's part of one node: records from `first` up to `end` of its journal.
 
     `lost` is how many of them the journal no longer had.
@@ -122,7 +122,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     first: int
     end: int
-    files: Sequence[NewFile]
+    files: Sequence[WrittenFile]
     lost: int = 0
 
 
@@ -233,7 +233,7 @@ class DeltaLog:
             table = self._refresh()
             return 0 if table is None else table.transaction_version(node) or 0
 
-    def append(self, parts: Collection[Part]) -> bool:
+    def append(self, parts: Collection[JournalPart]) -> bool:
         """Commit a batch, except for what had been committed before; False if all had been.
 
         DeltaLogError if the table does not end where a part begins.
@@ -263,7 +263,7 @@ class DeltaLog:
             self.create()
             return self._change(add)
 
-    def replace(self, removed: Collection[TableFile], added: Collection[NewFile]) -> None:
+    def replace(self, removed: Collection[TableFile], added: Collection[WrittenFile]) -> None:
         """Make `added` part of the table instead of `removed`, which have the same rows.
 
         DeltaLogError if one of these is not part of the table any more.
@@ -471,7 +471,7 @@ def schema_of(table: str, columns: Columns = ()) -> pa.Schema:
     return arrow_events(columns) if table == EVENTS else arrow_ledger()
 
 
-def add_action(file: NewFile, *, is_change: bool = True) -> AddAction:
+def add_action(file: WrittenFile, *, is_change: bool = True) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.bytes,

@@ -29,7 +29,7 @@ import pyarrow as pa
 from accord.journal.ledger_records import LedgerRecord, encode_ledger
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
-from accord.pipeline.delta_log import Archive, NewFile, Part
+from accord.pipeline.delta_log import Archive, JournalPart, WrittenFile
 from accord.pipeline.journal_readers import open_journal
 from accord.pipeline.parquet_files import renamed, write_file
 from accord.pipeline.rows import columns_of, ledger_columns
@@ -77,7 +77,7 @@ class SliceDone(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     first: int
     next: int
-    files: list[NewFile]
+    files: list[WrittenFile]
     lost: int = 0
     use: Use = {}
 
@@ -97,7 +97,7 @@ class _Slice:
         self._declared = {each.attribute: each.kind for each in job.declared}
         self._events: list[pa.RecordBatch] = []
         self._ledger: list[pa.RecordBatch] = []
-        self._files: list[NewFile] = []
+        self._files: list[WrittenFile] = []
         self._use: Use = {}
         self._lost = 0
 
@@ -319,9 +319,9 @@ def _rows_of(own: Sequence[SliceDone], table: str) -> int:
     return sum(file.rows for each in own for file in each.files if file.table == table)
 
 
-def _part(own: Sequence[SliceDone], table: str) -> Part:
+def _part(own: Sequence[SliceDone], table: str) -> JournalPart:
     assert all(here.next == there.first for here, there in pairwise(own)), own
-    return Part(
+    return JournalPart(
         node=own[0].node,
         first=own[0].first,
         end=own[-1].next,

@@ -33,8 +33,8 @@ from accord.pipeline.delta_log import (
     KEPT_H,
     Archive,
     DeltaLog,
-    NewFile,
     TableSnapshot,
+    WrittenFile,
     now_ms,
 )
 from accord.pipeline.parquet_files import ORDER, write_file
@@ -78,7 +78,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """The file that replaces the first so many of the files."""
 
-    file: NewFile
+    file: WrittenFile
     count: int
 
 

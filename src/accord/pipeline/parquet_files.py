@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from accord.pipeline.delta_log import NewFile
+from accord.pipeline.delta_log import WrittenFile
 from accord.pipeline.storage import Storage
 from accord.pipeline.tables import (
     ATTRIBUTES,
@@ -52,7 +52,7 @@ def write_file(  # noqa: PLR0913
     node: str,
     columns: Columns,
     is_sorted: bool = False,
-) -> NewFile:
+) -> WrittenFile:
     """Write a file durably under a unique name; it is not part of a table yet.
 
     The rows have attributes by their own names; `columns` are all columns of attributes that the
@@ -64,7 +64,7 @@ def write_file(  # noqa: PLR0913
         rows = rows.drop_columns([PARTITION])
     with storage.output(f"{table}/{path}") as stream:
         _write(stream, rows, columns, is_sorted=is_sorted)
-    return NewFile(
+    return WrittenFile(
         table=table,
         path=path,
         day=day,

@@ -25,7 +25,7 @@ from tests.pipeline.kills.processes import end_of_input
 from accord.core.queries.messages import StartPipeline
 from accord.pipeline import delta_log, maintenance
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.delta_log import KEPT_H, Archive, DeltaLog, Part
+from accord.pipeline.delta_log import KEPT_H, Archive, DeltaLog, JournalPart
 from accord.pipeline.maintenance import Maintenance
 from accord.pipeline.session import java_process, open_session
 
@@ -88,7 +88,7 @@ def die_between_the_tables() -> None:
     append = DeltaLog.append
     batches = 0
 
-    def dying(table: DeltaLog, parts: Collection[Part]) -> bool:
+    def dying(table: DeltaLog, parts: Collection[JournalPart]) -> bool:
         nonlocal batches
         batches += table.name == "ledger"
         if table.name == "ledger" and batches > AFTER_BATCHES:
