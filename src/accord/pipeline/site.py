@@ -111,17 +111,17 @@ class NodeLink:
     def _work(self, socket: ClientConnection) -> str:
         self._problem = ""
         _log.info("node %s is connected", self._node)
-        outbox = Outbox(socket)
-        service = self._service.connect(self._node, outbox.send)
+        sender = FrameSender(socket)
+        service = self._service.connect(self._node, sender.send)
         try:
             return self._carry(socket, service)
         except FrameError as error:
             return f"{self._place}: invalid message: {error}"
         except (WebSocketException, OSError) as error:
-            return f"{self._place}: {outbox.problem or str(error) or type(error).__name__}"
+            return f"{self._place}: {sender.problem or str(error) or type(error).__name__}"
         finally:
             self._service.disconnect(service)
-            outbox.close()
+            sender.close()
 
     def _carry(self, socket: ClientConnection, service: NodeService) -> str:
         frames = PageFrames()
@@ -139,7 +139,7 @@ class NodeLink:
         return "stopped"
 
 
-class Outbox:
+class FrameSender:
     """Sends in a thread of its own: nobody waits for a node that reads slowly."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -149,7 +149,7 @@ class Outbox:
         self._bytes = 0
         self._changed = threading.Condition()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
         self._thread.start()
 
     def send(self, message: FromPipeline) -> None:

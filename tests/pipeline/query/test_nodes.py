@@ -14,7 +14,7 @@ from tests.pipeline.journals import START_MS
 from accord.core.queries.messages import EventQuery, HistogramRequest
 from accord.journal.ledger_records import ArchivedEntry
 from accord.pipeline.delta_log import Archive
-from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.engine import ArchiveEngine
 from accord.pipeline.query.histogram import HistogramEngine
 from accord.pipeline.query.ledger import find_outcomes
 from accord.pipeline.query.tail import Tail
@@ -44,7 +44,7 @@ def fill(world: World, seed: int) -> None:
     ],
     ids=str,
 )
-def test_events(world: World, other: World, engine: Engine, ask: EventQuery) -> None:
+def test_events(world: World, other: World, engine: ArchiveEngine, ask: EventQuery) -> None:
     fill(world, 1)
     fill(other, 2)
     for each in (world, other):
@@ -54,7 +54,7 @@ def test_events(world: World, other: World, engine: Engine, ask: EventQuery) -> 
         assert found
 
 
-def test_histogram(world: World, other: World, engine: Engine) -> None:
+def test_histogram(world: World, other: World, engine: ArchiveEngine) -> None:
     fill(world, 1)
     fill(other, 2)
     archive = Archive(world.archive, [world.node, other.node])
@@ -67,7 +67,7 @@ def test_histogram(world: World, other: World, engine: Engine) -> None:
         assert sum(engine_of.part(asked).counts) == len(each.expected(ask))
 
 
-def test_outcomes(world: World, other: World, engine: Engine) -> None:
+def test_outcomes(world: World, other: World, engine: ArchiveEngine) -> None:
     fill(world, 1)
     fill(other, 2)
     snapshot = Archive(world.archive, []).ledger.snapshot()
