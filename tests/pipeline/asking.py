@@ -66,10 +66,13 @@ def random_event(rng: random.Random, number: int) -> KeptEvent:
 class World:
     """A journal that grows, and an archive that follows when it is told to."""
 
-    def __init__(self, folder: Path, *, segment_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, folder: Path, *, segment_bytes: int = 1 << 20, node: str = NODE, archive: str = ""
+    ) -> None:
+        self.node = node
         self.journal = str(folder / "journal")
-        self.archive = str(folder / "archive")
-        self.tables = Archive(self.archive, [NODE])
+        self.archive = archive or str(folder / "archive")
+        self.tables = Archive(self.archive, [self.node])
         self.events: dict[int, KeptEvent] = {}
         self.next = 0
         self.archived = 0
@@ -98,7 +101,7 @@ class World:
     def slice(self, upto: int, declared: dict[str, str]) -> SliceDone:
         columns = self.tables.events.columns(declared)
         job = SliceJob(
-            node=NODE,
+            node=self.node,
             journal=self.journal,
             first=self.archived,
             next=upto,
@@ -114,10 +117,10 @@ class World:
 
     def queries(self, engine: ArchiveEngine | None = None) -> QueryEngine:
         """As after a start; `engine` answers all, DataFusion by default."""
-        archive = Archive(self.archive, [NODE])
+        archive = Archive(self.archive, [self.node])
         tail = Tail(self.journal)
         planner = planner_of(engine or DataFusionEngine())
-        return QueryEngine(archive, tail, planner, node=NODE, journal=self.journal)
+        return QueryEngine(archive, tail, planner, node=self.node, journal=self.journal)
 
     def expected(self, ask: EventQuery) -> list[QueryHit]:
         """All of the answer, found without any of what is tested."""

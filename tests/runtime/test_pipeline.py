@@ -574,5 +574,5 @@ def test_one_that_is_off_says_so() -> None:
 
 async def _pid(pipeline: Pipeline) -> int:
     await until(lambda: pipeline._process is not None)
-    assert pipeline._process is not None
+    assert isinstance(pipeline._process, pipeline_process.PipelineProcess)
     return pipeline._process.pid

@@ -7,6 +7,9 @@ failure, such as a full disk, is waited out; a permanent one is reported.
 Tasks write the files of their slices and return what they wrote; the driver commits that, and only
 if the tables end exactly where the batch starts (`journal_sink`). A batch that runs twice, even
 concurrently, is therefore recognised as committed or refused.
+
+A journal of a site that can't be read, or is not the one that the archive was made from, is left
+out of the stream, which starts again when it has joined.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ import msgspec
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
+from accord.core.model.errors import AccordError
 from accord.core.queries.messages import StartPipeline
 from accord.journal import retention
+from accord.journal.retention import ARCHIVE
 from accord.pipeline import register
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import DriverLock, Holder
@@ -37,9 +42,6 @@ from accord.pipeline.tables import EVENTS, LEDGER, TableFile
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-READER: Final = "archive"  # reader name known to the journal
 
 
 class Archiver(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,13 +62,14 @@ class Archiver(msgspec.Struct, frozen=True, kw_only=True):
         if done is not None:
             for node, archived in done.archived.items():
                 if not is_remote(self.journals[node]):
-                    retention.register(self.journals[node], READER, archived)
+                    retention.register(self.journals[node], ARCHIVE, archived)
         return done
 
 
 CHECKPOINTS: Final = "checkpoints"
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
 _POLL_S: Final = 1
+_AGAIN_S: Final = 5.0  # between two looks at journals that are left out
 _STABLE_S: Final = 10.0  # after which earlier failures no longer count
 
 
@@ -86,6 +89,7 @@ class ArchiveJob:
         self._start = start
         self._archive = archive
         self._on_batch = on_batch
+        self.left_out: dict[str, str] = {}  # nodes whose journals are not archived now, and why
         self._journals = start.journals_by_node()
         self._archiver = Archiver(journals=self._journals, archive=start.archive)
         self._lock = DriverLock(start.work)
@@ -93,6 +97,7 @@ class ArchiveJob:
         self._working = threading.Lock()
         self._query: StreamingQuery | None = None
         self._failures = 0
+        self._looked_s = 0.0
         self._started = 0
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
 
@@ -145,27 +150,32 @@ class ArchiveJob:
         """Run one query to its end; raises what ended it."""
         register(self._spark)
         use_pool(self._spark, ARCHIVE_POOL)
-        options = self._options()
         seen = self._check()
+        if not seen:
+            self._stopping.wait(_AGAIN_S)
+            return
+        options = self._options(seen)
         query = self._query = self._start_query(options)
         began_s = time.monotonic()
         try:
             while not (self._stopping.is_set() or query.awaitTermination(_POLL_S)):
                 if is_connect(self._spark):
                     seen = self._check_progress(seen)
+                if self.left_out and self._can_join():
+                    return
                 if self.problem and time.monotonic() - began_s > _STABLE_S:
                     self.problem = ""
         finally:
             self._query = None
             _end(query)
 
-    def _options(self) -> SliceOptions:
+    def _options(self, nodes: Iterable[str]) -> SliceOptions:
         start, archive = self._start, self._archive
         cores = 4 if is_connect(self._spark) else self._spark.sparkContext.defaultParallelism
         archive.ledger.create()
         declared = archive.events.columns(start.declared)
         return SliceOptions(
-            journals=self._journals,
+            journals={node: self._journals[node] for node in nodes},
             archive=start.archive,
             columns=archive.events.snapshot().columns,
             declared=declared,
@@ -176,18 +186,43 @@ class ArchiveJob:
     def _check(self) -> dict[str, int]:
         """Check what the source would also detect, but could report only as a failed query.
 
-        Returns how far the archive has got.
+        Returns how far the archive has got, without the nodes that are left out.
         """
-        events = self._archive.events.snapshot()
-        reached = {}
+        reached, left_out = {}, {}
         for node, journal in self._journals.items():
+            try:
+                self._check_journal(node)
+            except (AccordError, OSError) as error:
+                if len(self._journals) == 1:
+                    raise
+                left_out[node] = summary(error)
+                continue
             reached[node] = archived = self._archive.archived(node)
-            check_same_journal(
-                journal, node, archived=events.archived.get(node, 0), events=events.files
-            )
             if not is_remote(journal) and Path(journal).is_dir():
-                retention.register(journal, READER, archived)
+                retention.register(journal, ARCHIVE, archived)
+        self._looked_s = time.monotonic()
+        self.left_out = left_out
         return reached
+
+    def _check_journal(self, node: str) -> None:
+        events = self._archive.events.snapshot()
+        check_same_journal(
+            self._journals[node],
+            node,
+            archived=events.archived.get(node, 0),
+            events=events.files,
+        )
+
+    def _can_join(self) -> bool:
+        """Whether a journal that is left out can be archived now; looks only from time to time."""
+        if time.monotonic() - self._looked_s < _AGAIN_S:
+            return False
+        for node in self.left_out:
+            with suppress(AccordError, OSError):
+                self._check_journal(node)
+                return True
+        self._looked_s = time.monotonic()
+        return False
 
     def _start_query(self, options: SliceOptions) -> StreamingQuery:
         stream = self._spark.readStream.format(FORMAT).options(**options.to_spark()).load()
@@ -222,7 +257,7 @@ class ArchiveJob:
 
     def _check_progress(self, seen: dict[str, int]) -> dict[str, int]:
         """Report what batches in other processes have done since the archive reached `seen`."""
-        reached = {node: self._archive.archived(node) for node in self._journals}
+        reached = {node: self._archive.archived(node) for node in seen}
         if reached != seen:
             files = {table.name: table.snapshot().files for table in self._archive.tables}
             added = {
@@ -231,7 +266,7 @@ class ArchiveJob:
                     events=_rows_since(files[EVENTS], node, seen[node]),
                     ledger_rows=_rows_since(files[LEDGER], node, seen[node]),
                 )
-                for node in self._journals
+                for node in seen
             }
             self._succeed(BatchDone(nodes=added))
         return reached

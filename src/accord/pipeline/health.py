@@ -48,7 +48,7 @@ class HealthProbe:
     def __init__(self, archive: Archive, journal: str, node: str) -> None:
         self.counts = Counts()
         self._archive = archive
-        self._reader = open_journal(journal)
+        self._reader = open_journal(journal, node, is_patient=False)
         self._node = node
         self._versions: list[int] = []
         self._files = 0

@@ -67,13 +67,21 @@ def is_remote(place: str) -> bool:
     return place.startswith(REMOTE)
 
 
-def open_journal(place: str) -> JournalReader:
-    """Return a reader of the journal at this directory or node; nothing is accessed yet."""
+def open_journal(place: str, node: str = "", *, is_patient: bool = True) -> JournalReader:
+    """Return a reader of the journal at this directory or node; nothing is accessed yet.
+
+    If `node` is given, no other may answer. Without patience a reader tries once.
+    """
     if is_remote(place):
         from accord.pipeline.remote_journal import RemoteReader  # noqa: PLC0415 (rarely needed)
 
-        return RemoteReader(place)
+        return RemoteReader(place, node, is_patient=is_patient)
     return LocalReader(place)
+
+
+def shown(place: str) -> str:
+    """The place for messages to people, without a password."""
+    return place.rpartition("@")[2] if is_remote(place) else place
 
 
 def estimate_bytes(sizes: Sequence[tuple[int, int]], first: int, end: int, next_offset: int) -> int:
@@ -124,8 +132,8 @@ class JournalMismatchError(AccordError):
     def __init__(self, *, node: str, journal: str, archived: int, problem: str) -> None:
         super().__init__(
             f"the archive has records of {node!r} up to offset {archived}, but the journal"
-            f" {journal} {problem}: it is another journal. Give the archive the journal it was"
-            " made from, or begin another archive (pipeline.archive)"
+            f" {shown(journal)} {problem}: it is another journal. Give the archive the journal it"
+            " was made from, or begin another archive (pipeline.archive)"
         )
 
 
@@ -142,7 +150,7 @@ def check_same_journal(
 
     `events` are the files of the table of events.
     """
-    reader = open_journal(journal)
+    reader = open_journal(journal, node, is_patient=False)
     extent = reader.extent()
     check_extent(extent, journal, archived, node)
     own = (file for file in events if file.node == node)

@@ -30,7 +30,7 @@ from accord.journal.ledger_records import LedgerRecord, encode_ledger
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
 from accord.pipeline.delta_log import Archive, JournalPart, WrittenFile
-from accord.pipeline.journal_readers import open_journal
+from accord.pipeline.journal_readers import open_journal, shown
 from accord.pipeline.parquet_files import renamed, write_file
 from accord.pipeline.rows import columns_of, ledger_columns
 from accord.pipeline.scan import UNREADABLE, ScannedEvents, scan
@@ -120,7 +120,7 @@ class _Slice:
     def _read(self) -> Iterator[Batch]:
         """Read the slice; missing records are noted."""
         job = self._job
-        reader = open_journal(job.journal)
+        reader = open_journal(job.journal, job.node)
         at = job.first
         while at < job.next:
             before = at
@@ -135,7 +135,7 @@ class _Slice:
                     at = found.next_offset
                     self._record_loss(found.offset, at, f"{found.segment}: {found.why}")
             if at == before:
-                problem = f"the journal {job.journal} ends at {at}"
+                problem = f"the journal {shown(job.journal)} ends at {at}"
                 raise TablesError(f"{problem}, expected records up to {job.next}")
 
     def _record_loss(self, first: int, end: int, why: str) -> None:

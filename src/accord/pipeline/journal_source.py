@@ -10,7 +10,8 @@ or not at all.
 
 A batch costs much the same for one record as for ten thousand. If few are new and the last batch
 was recent, the stream waits for more, up to `patience_ms`. Several journals share a batch; one that
-can't be reached leaves the others alone.
+can't be reached leaves the others alone, as does one that answers late: its records are in a later
+batch.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from accord.core.model.errors import AccordError
+from accord.journal.reader import Extent
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.journal_readers import (
     JournalReader,
@@ -41,6 +44,7 @@ from accord.pipeline.tables import Columns
 
 FORMAT: Final = "accord_slices"
 SCHEMA: Final = "done binary"
+_LATE_S: Final = 1.0
 _log: Final = logging.getLogger(__name__)
 _encode: Final = msgspec.msgpack.Encoder().encode
 _done: Final = msgspec.msgpack.Decoder(SliceDone)
@@ -96,6 +100,29 @@ class Slice(InputPartition):
     next: int
 
 
+class _Extents:
+    """The extents of all journals, looked up at the same time."""
+
+    def __init__(self, journals: dict[str, JournalReader]) -> None:
+        self._journals = journals
+        self._threads = ThreadPoolExecutor(max(1, len(journals)), "extent")
+        self._asked: dict[str, Future[Extent]] = {}
+
+    def look_up(self) -> dict[str, Extent | Exception | None]:
+        """The extent of each journal or why there is none; None if it is late."""
+        for node, journal in self._journals.items():
+            if node not in self._asked:
+                self._asked[node] = self._threads.submit(journal.extent)
+        wait(self._asked.values(), _LATE_S)
+        found: dict[str, Extent | Exception | None] = dict.fromkeys(self._journals)
+        for node, each in list(self._asked.items()):
+            if each.done():
+                del self._asked[node]
+                error = each.exception()
+                found[node] = error if isinstance(error, Exception) else each.result()
+        return found
+
+
 class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs in a process of its own beside the driver, as long as the query."""
 
@@ -108,6 +135,14 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._ahead: Offsets = {}
         self._unreachable: set[str] = set()
+        self._journals = {
+            node: open_journal(place, node, is_patient=False)
+            for node, place in options.journals.items()
+        }
+        self._many: _Extents | None = None
+
+    def __reduce__(self) -> tuple[type[SlicesReader], tuple[SliceOptions]]:
+        return SlicesReader, (self._options,)  # tasks only read
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         archive = Archive(self._options.archive, tuple(self._options.journals))
@@ -123,13 +158,15 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = {
-            node: open_journal(place).extent().next_offset
-            for node, place in self._options.journals.items()
+            node: journal.extent().next_offset for node, journal in self._journals.items()
         }
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        ends = {node: self._end(node, first, most) for node, first in start.items()}
+        extents = self._extents()
+        ends = {
+            node: self._end(node, first, most, extents.get(node)) for node, first in start.items()
+        }
         new = sum(there for _, there in ends.values()) - sum(start.values())
         if not new or self._should_wait(new):
             return start
@@ -165,21 +202,27 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         pass
 
-    def _end(self, node: str, first: int, most: int | None) -> tuple[int, int]:
+    def _extents(self) -> dict[str, Extent | Exception | None]:
+        journals = self._journals
+        if len(journals) == 1:
+            return {node: journal.extent() for node, journal in journals.items()}
+        self._many = self._many or _Extents(journals)
+        return self._many.look_up()
+
+    def _end(
+        self, node: str, first: int, most: int | None, extent: Extent | Exception | None
+    ) -> tuple[int, int]:
         """How far the next batch goes into this journal, and how far any could."""
         options = self._options
-        place = options.journals[node]
-        journal = open_journal(place)
-        try:
-            extent = journal.extent()
-            sizes = journal.sizes(extent)
-        except (AccordError, OSError) as error:
-            if len(options.journals) == 1:
-                raise
-            self._skip(node, error)
+        if not isinstance(extent, Extent):
+            if isinstance(extent, AccordError | OSError):
+                self._skip(node, extent)
+            elif extent is not None:
+                raise extent
             return first, first
         self._unreachable.discard(node)
-        check_extent(extent, place, first, node)
+        check_extent(extent, options.journals[node], first, node)
+        sizes = self._journals[node].sizes(extent)
         there = extent.next_offset if self._target is None else max(first, self._target[node])
         end = there
         if first < self._ahead.get(node, 0):
@@ -194,7 +237,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _slices(self, node: str, first: int, end: int) -> list[Slice]:
         options = self._options
-        journal: JournalReader = open_journal(options.journals[node])
+        journal = open_journal(options.journals[node], node)
         extent = journal.extent()
         here = min(max(first, extent.first_offset), end)  # what is retired comes with the first
         bytes_ = estimate_bytes(journal.sizes(extent), here, end, extent.next_offset)

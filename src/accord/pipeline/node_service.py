@@ -69,9 +69,10 @@ class NodeService:
         self._send = send
         self._spark: SparkService | None = None
         self._watched: tuple[WatchedPredicate, ...] = ()
+        self._released = 0  # everything before is archived, and was read from this journal
         self._on_watched: Callable[[tuple[WatchedPredicate, ...]], object] = lambda _: None
         self._planner = Planner(DataFusionEngine(), self._spark_engine)
-        sources = (archive, Tail(journal), self._planner)
+        sources = (archive, Tail(journal, node), self._planner)
         self._pages = QueryEngine(*sources, node=node, journal=journal)
         self._histograms = HistogramEngine(*sources, node=node, journal=journal)
         self._scheduler = QueryScheduler(send, self._interrupt, limit_s=timeout_s)
@@ -104,6 +105,7 @@ class NodeService:
         return self._probe.sample(
             structs.replace(
                 health,
+                released_offset=self._released,
                 queries=self._scheduler.completed,
                 queries_running=self._scheduler.running,
                 queries_waiting=self._scheduler.waiting,
@@ -113,6 +115,7 @@ class NodeService:
     def count(self, batch: NodeBatch) -> None:
         """Count what a batch of the archive has added."""
         self._probe.counts.add(batch, time.monotonic())
+        self._released = batch.archived
 
     def close(self, timeout_s: float) -> None:
         self._scheduler.stop(timeout_s)
@@ -156,7 +159,9 @@ class NodeService:
                 return export(self._pages, message, job.check)
             case LedgerLookup():
                 snapshot = self._archive.ledger.snapshot()
-                body = find_outcomes(self._planner, snapshot, message.number, message.most)
+                body = find_outcomes(
+                    self._planner, snapshot, self.node, message.number, message.most
+                )
                 return LedgerReply(id=job.id, body=body)
             case NetLookup():
                 body = find_net_records(self._archive.ledger.snapshot(), self.node, message)

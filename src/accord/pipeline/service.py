@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from accord.core.queries.messages import FromNode, FromPipeline, Health, StartPipeline
+from accord.core.queries.messages import FromPipeline, Health, StartPipeline
 from accord.core.router.limits import BUILD
 from accord.pipeline import tables
 from accord.pipeline.conversion import convert
@@ -32,40 +32,79 @@ _log: Final = logging.getLogger(__name__)
 
 
 class PipelineService:
-    """The process between its first message and its end."""
+    """The process between its start and its end; nodes come and go."""
 
-    def __init__(self, start: StartPipeline, send: Callable[[FromPipeline], object]) -> None:
+    def __init__(self, start: StartPipeline) -> None:
         self._start = start
+        self._journals = start.journals_by_node()
         self._health = Health(build=BUILD)
-        self._archive = Archive(start.archive, tuple(start.journals_by_node()))
-        self._nodes = {start.node: self._node_service(start.node, start.journal, send)}
+        self._archive = Archive(start.archive, tuple(self._journals))
+        self._nodes: dict[str, NodeService] = {}
+        self._absent: dict[str, str] = {}  # nodes that are not connected, and why
+        self._is_open = False
         self._spark: SparkService | None = None
+        self._has_spark = False
         self._closing = threading.Event()
+        self._lock = threading.RLock()  # nodes, and what they have been told to use
 
     def open(self) -> None:
         """Answer questions, then start Spark; SessionError or TablesError if that fails."""
         start = self._start
         tables.check_declared(start.declared)
         convert(self._archive.storage)
-        for node in self._nodes.values():
-            node.start()
+        with self._lock:
+            self._is_open = True
+            for node in self._nodes.values():
+                node.start()
         self._set("partial", "")
         self._open_spark()
         if not self._closing.is_set():
             self._set("ready", "")
 
-    def handle(self, message: FromNode) -> None:
-        """Handle a message of the node that started this process."""
-        self._nodes[self._start.node].handle(message)
+    def connect(self, node: str, send: Callable[[FromPipeline], object]) -> NodeService:
+        """Work for this node, until `disconnect`."""
+        service = NodeService(
+            node, self._journals[node], self._archive, send, timeout_s=self._start.timeout_s
+        )
+        with self._lock:
+            self._nodes[node] = service
+            self._absent.pop(node, None)
+            if self._is_open:
+                service.start()
+            if self._spark is not None and self._has_spark:
+                service.join_spark(self._spark)
+        return service
+
+    def disconnect(self, service: NodeService) -> None:
+        with self._lock:
+            self._nodes.pop(service.node, None)
+            if self._spark is not None:
+                self._spark.stop_measuring(service.node)
+        service.close(0)
+
+    def report_absent(self, node: str, why: str) -> None:
+        """Say in the health of all nodes that this one is not connected."""
+        with self._lock:
+            self._absent[node] = why
 
     def tick(self) -> None:
-        """Once a second: report health, and check what runs."""
+        """Once a second: check what runs."""
+        if self._spark is not None:
+            self._spark.tick()
+
+    def tick_node(self, service: NodeService) -> None:
+        """Once a second for each node: report health."""
+        service.tick(self.health())
+
+    def health(self) -> Health:
         health = self._health
         if self._spark is not None:
             health = self._spark.describe(health)
-            self._spark.tick()
-        for node in list(self._nodes.values()):
-            node.tick(health)
+        if not health.problem:
+            with self._lock:
+                absent = [f"{node} is not connected: {why}" for node, why in self._absent.items()]
+            health = structs.replace(health, problem="; ".join(absent))
+        return health
 
     def why_broken(self) -> str:
         """Why a new process is needed; "" if none is."""
@@ -78,15 +117,10 @@ class PipelineService:
         """Stop what runs, then Spark, within about this time."""
         self._closing.set()
         self._health = structs.replace(self._health, state="stopping")
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):
             node.close(timeout_s / 4)
         if self._spark is not None:
             self._spark.close(timeout_s / 2)
-
-    def _node_service(
-        self, node: str, journal: str, send: Callable[[FromPipeline], object]
-    ) -> NodeService:
-        return NodeService(node, journal, self._archive, send, timeout_s=self._start.timeout_s)
 
     def _open_spark(self) -> None:
         """Start Spark; where there is no Java, wait until there is."""
@@ -103,17 +137,21 @@ class PipelineService:
                 self._set("partial", f"events are not archived, and there are no reports: {error}")
                 self._closing.wait(_JAVA_AGAIN_S)
                 continue
-            for node in self._nodes.values():
-                node.join_spark(spark)
+            with self._lock:
+                self._has_spark = True
+                for node in self._nodes.values():
+                    node.join_spark(spark)
             return
 
     def _set(self, state: str, problem: str) -> None:
         if problem != self._health.problem:
             _log.info("pipeline: %s %s", state, problem)
         self._health = structs.replace(self._health, state=state, problem=problem)
-        self.tick()
+        for node in list(self._nodes.values()):
+            self.tick_node(node)
 
     def _on_batch(self, done: BatchDone) -> None:
         for node, batch in done.nodes.items():
-            if node in self._nodes:
-                self._nodes[node].count(batch)
+            service = self._nodes.get(node)
+            if service is not None:
+                service.count(batch)

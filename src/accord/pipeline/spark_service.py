@@ -84,7 +84,7 @@ class SparkService:
 
     def describe(self, health: Health) -> Health:
         """Return `health` with what is known of Spark."""
-        problem = self._cluster.problem or (self._job.problem if self._job else "")
+        problem = self._cluster.problem or ("" if self._job is None else _problem(self._job))
         return structs.replace(
             health,
             problem=health.problem or problem,
@@ -149,6 +149,9 @@ class SparkService:
         self._measuring[node] = measuring = Measuring(node, send)
         return measuring
 
+    def stop_measuring(self, node: str) -> None:
+        self._measuring.pop(node, None)
+
     def tick(self) -> None:
         for each in list(self._measuring.values()):
             if measured := each.publisher.fresh(now_ms=now_ms()):
@@ -199,6 +202,11 @@ class SparkService:
             return False
         process = getattr(spark.sparkContext._gateway, "proc", None)
         return process is not None and process.poll() is not None
+
+
+def _problem(job: ArchiveJob) -> str:
+    waiting = (f"{node} is not archived: {why}" for node, why in job.left_out.items())
+    return job.problem or "; ".join(waiting)
 
 
 def _of(node: str, rows: DataFrame) -> DataFrame:

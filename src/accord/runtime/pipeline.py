@@ -1,10 +1,11 @@
 """Supervises the data pipeline: a separate process that archives events and answers queries.
 
-The process may exit, hang or send garbage at any time; it is then restarted after a backoff. Live
-traffic never waits for it, and archiving does not depend on queries. Requests in progress when it
-exited are sent to the next process once more, one at a time, which identifies the one that ends
-the process: that one fails, and similar ones are refused for a while. If the process exits because
-something must be provided first, such as Java, requests are refused until it is there.
+It is started here, or it is the one of a site, which connects. The process may exit, hang or send
+garbage at any time; it is then restarted after a backoff. Live traffic never waits for it, and
+archiving does not depend on queries. Requests in progress when it exited are sent to the next
+process once more, one at a time, which identifies the one that ends the process: that one fails,
+and similar ones are refused for a while. If the process exits because something must be provided
+first, such as Java, requests are refused until it is there.
 
 Options of the data pipeline, and its errors.
 """
@@ -17,9 +18,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
@@ -55,6 +57,7 @@ from accord.core.queries.messages import (
 from accord.runtime.durability import EVENTS
 from accord.runtime.logs import get_log
 from accord.runtime.pipeline_process import OUTPUT, PipelineProcess
+from accord.runtime.pipeline_site import JournalRelease, Site
 
 INSTALL: Final = "pip install 'accord[pipeline]'"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "deltalake")
@@ -88,6 +91,7 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
     memory_mb: int = 1_024
     timeout_s: float = 60.0
     declared: dict[str, str] = {}
+    is_site: bool = False  # none is started: the pipeline of the site connects
     command: tuple[str, ...] = ()  # starts another program, for tests
     timeouts: PipelineTimeouts = PipelineTimeouts()
 
@@ -126,11 +130,13 @@ def why_off(options: PipelineOptions | None, data: Path | None) -> str:
         return "it is switched off (--no-pipeline, or enabled = false under [pipeline])"
     if data is None:
         return "nothing is kept on disk: it needs a folder in node.data (or --data)"
-    if not options.command:
-        missing = [name for name in _NEEDED if find_spec(name) is None]
-        if missing:
-            return f"{' and '.join(missing)} not installed: {INSTALL}"
-    return ""
+    return "" if options.command or options.is_site else why_missing()
+
+
+def why_missing() -> str:
+    """What is to be installed for a pipeline here; "" if nothing."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed: {INSTALL}" if missing else ""
 
 
 log = get_log(__name__)
@@ -151,6 +157,25 @@ _Key = tuple[str, ...]
 _Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply, NetReply)
 
 
+class PipelineConnection(Protocol):
+    """A pipeline at work: a process of the node, or the connection of the site's."""
+
+    problem: str  # protocol violation
+    received_s: float
+    has_ended: asyncio.Event
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, if it is a process that has ended."""
+
+    def send(self, message: FromNode) -> None: ...
+    async def stop(self, timeout_s: float, term_s: float) -> None: ...
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that it printed."""
+
+    def bound_output(self) -> None: ...
+
+
 class _Question:
     """A request without a reply yet."""
 
@@ -166,7 +191,7 @@ class _Question:
 
 
 class Pipeline:
-    """Starts and supervises the process, from `start` to `close`."""
+    """Starts the process or lets it connect, and supervises it, from `start` to `close`."""
 
     def __init__(
         self,
@@ -181,11 +206,15 @@ class Pipeline:
         self.is_enabled = not why
         self.lack = why  # why it can't run until the operator acts; "" if it can
         self.health = Health(state=OFF, problem=why) if why else Health()
+        self.site = Site() if self.is_enabled and self.options.is_site else None
         self.archive = self.options.archive or (None if data is None else data / ARCHIVE)
+        if self.options.is_site:
+            self.archive = None  # the site's is no concern of the node
         self._node = node
         self._data = data
         self._on_measured = on_measured
-        self._process: PipelineProcess | None = None
+        self._process: PipelineConnection | None = None
+        self._release: JournalRelease | None = None
         self._ready_s: float | None = None  # when the current process became ready
         self._restarts = 0
         self._before = Health()  # totals of all previous processes
@@ -208,6 +237,9 @@ class Pipeline:
     def start(self) -> None:
         """Start the process without waiting; `health` shows when it is ready."""
         if self.is_enabled and self._task is None:
+            if self.site is not None and self._data is not None:
+                self._release = JournalRelease(self._data / EVENTS)
+                self._release.start()
             self._task = asyncio.create_task(self._supervise(), name="accord-pipeline")
 
     def watch_lack(self, on_lack: Callable[[str], None]) -> None:
@@ -226,6 +258,8 @@ class Pipeline:
     def refuse_all(self) -> None:
         """Fail all pending and future requests."""
         self._is_closed = True
+        if self.site is not None:
+            self.site.close()
         self._fail_all(_stopping())
 
     async def page(  # noqa: PLR0913 (by keyword, most are left out)
@@ -446,6 +480,8 @@ class Pipeline:
         self.health = structs.replace(health, restarts=self._restarts, **sums)
         if health.state in _ANSWERING or health.lag_ms:
             self._progress_s = time.monotonic()
+        if self._release is not None:
+            self._release.release(health.released_offset)
         if health.problem and health.state != "failed":  # a failed process is logged when it ends
             self._log_problem(health.problem)
         if health.state == "ready" and self._ready_s is None:
@@ -472,6 +508,8 @@ class Pipeline:
                 pause_s, self._logged = timeouts.first_pause_s, ""
             is_lacking = code == _SETTINGS_CODE
             wait_s = timeouts.settings_pause_s if is_lacking else pause_s
+            if self.site is not None:
+                wait_s = 0.0  # it comes by itself
             self._on_end(problem, is_lacking=is_lacking, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             if not is_lacking:
@@ -480,22 +518,17 @@ class Pipeline:
 
     async def _run(self) -> tuple[str, int | None]:
         """Run one process from start to end; returns why it ended and its exit code."""
-        assert self._data is not None
-        work = self._data / WORK
         self._ready_s = None
         self.health = structs.replace(
             self.health, state="starting", queries_running=0, queries_waiting=0, rows_per_s=0.0
         )
-        process = PipelineProcess(work / OUTPUT, self._handle)
         try:
-            work.mkdir(parents=True, exist_ok=True)
-            await process.start(self._command())
+            process = await (self._start_process() if self.site is None else self._await(self.site))
         except OSError as error:
             return f"it could not be started: {error}", None
         self._process = process
         stop_s = self.options.timeouts.stop_s
         try:
-            process.send(self._start_message())
             silence = await self._watch_process(process)
             stop_s = 1.0  # it ended, hangs or sends garbage: no need to wait longer
         finally:
@@ -504,7 +537,37 @@ class Pipeline:
         self._output = process.last_lines()
         return silence or process.problem or self._end_of(process), process.code
 
-    async def _watch_process(self, process: PipelineProcess) -> str:
+    async def _start_process(self) -> PipelineConnection:
+        assert self._data is not None
+        work = self._data / WORK
+        process = PipelineProcess(work / OUTPUT, self._handle)
+        work.mkdir(parents=True, exist_ok=True)
+        await process.start(self._command())
+        process.send(self._start_message())
+        return process
+
+    async def _await(self, site: Site) -> PipelineConnection:
+        """Wait for the site's pipeline; after a while requests are refused until it is there."""
+        waiting = (
+            "waits for the pipeline of the site, which is not connected since"
+            f" {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: start `accord pipeline` with {self._node}"
+            " under [pipeline.nodes]"
+        )
+        self.health = structs.replace(self.health, problem=waiting)
+        try:
+            async with asyncio.timeout(self.options.timeouts.silence_s):
+                connection = await site.connected()
+        except TimeoutError:
+            self._set_lack(waiting)
+            self._fail_all(self._lacking())
+            connection = await site.connected()
+        self._set_lack("")
+        self.health = structs.replace(self.health, problem="")
+        connection.accept(self._handle)
+        log.info("pipeline: connected", address=connection.address)
+        return connection
+
+    async def _watch_process(self, process: PipelineConnection) -> str:
         """Wait until it ends, sends garbage or hangs; in the last case, returns the problem."""
         timeouts = self.options.timeouts
         while True:
@@ -564,12 +627,14 @@ class Pipeline:
             self.lack = lack
             self._on_lack(lack)
 
-    def _end_of(self, process: PipelineProcess) -> str:
+    def _end_of(self, process: PipelineConnection) -> str:
         """Why the process ended: its own report, or else its exit code or signal."""
         if self.health.state == "failed" and self.health.problem:
             return self.health.problem
         code = process.code
-        if code is not None and code < 0:
+        if code is None:
+            how = "it disconnected"
+        elif code < 0:
             known = -code in list(signal.Signals)
             how = f"it was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
         else:

@@ -186,7 +186,7 @@ assert pages.page(PageQuery(id=1, ask=ask)).files
 histogram = HistogramEngine(archive, tail, planner, node="n1", journal=folder)
 assert histogram.part(HistogramRequest(id=1, ask=ask, until_ms=1 << 42)).files
 assert export(pages, ExportRequest(id=1, ask=ask, format="csv", rows=1, bytes=1)).body
-assert find_outcomes(planner, archive.ledger.snapshot(), 1, 10)
+assert find_outcomes(planner, archive.ledger.snapshot(), "n1", 1, 10)
 assert not {"pyspark", "py4j"} & set(sys.modules)
 """
 

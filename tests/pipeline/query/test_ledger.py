@@ -35,7 +35,7 @@ def archived(world: World, *commits: bytes) -> Archive:
 def found(
     engine: ArchiveEngine, archive: Archive, number: int, most: int = 100
 ) -> list[ArchivedEntry]:
-    body = find_outcomes(planner_of(engine), archive.ledger.snapshot(), number, most)
+    body = find_outcomes(planner_of(engine), archive.ledger.snapshot(), NODE, number, most)
     return msgspec.msgpack.decode(body, type=list[ArchivedEntry])
 
 

@@ -290,6 +290,7 @@ class Health(Struct, frozen=True, kw_only=True, tag="health"):
     event_log: str = ""  # folder of Spark's event logs, if they are on
     build: str = ""
     archived_offset: int = 0  # in the journal; everything before is in the archive
+    released_offset: int = 0  # a site's node need not keep its journal before this
     lag_ms: int = 0  # age of the oldest record not archived
     lag_records: int = 0
     events: int = 0  # archived since the start

@@ -94,7 +94,7 @@ class DataFusionEngine:
         self,
         snapshot: TableSnapshot,
         node: str,
-        files: Sequence[TableFile],
+        files: Sequence[TableFile],  # noqa: ARG002 (it finds them by their statistics)
         offsets: Sequence[int],
         check: Check,
     ) -> pa.Table:
@@ -102,7 +102,7 @@ class DataFusionEngine:
         for first in range(0, len(offsets), _PIECE):
             piece = offsets[first : first + _PIECE]
             low, high = min(piece), max(piece)
-            where = [_between("offset", low, high), *_of_node(node, files)]
+            where = [_of_node(node), _between("offset", low, high)]
             if high - low >= len(piece):
                 where.append(f'"offset" IN ({", ".join(map(str, piece))})')
             rows = _table(snapshot, _query(EVENTS, _named(CONTENTS), where), check)
@@ -110,11 +110,17 @@ class DataFusionEngine:
         return pa.concat_tables(found)
 
     def outcomes(
-        self, snapshot: TableSnapshot, files: Sequence[TableFile], number: int, most: int
+        self,
+        snapshot: TableSnapshot,
+        node: str,
+        files: Sequence[TableFile],
+        number: int,
+        most: int,
     ) -> pa.Table:
         low = min(file.first_offset for file in files)
         high = max(file.last_offset for file in files)
         where = [
+            _of_node(node),
             _between("offset", low, high),
             _between("number", 1, number),
             f"number + count > {number}",
@@ -205,7 +211,7 @@ def _query(table: str, columns: Sequence[str], where: Sequence[str], rest: str =
 def _conditions(lookup: Lookup) -> list[str]:
     question, part, files = lookup.question, lookup.part, lookup.range.files
     low, high = (sql.moment(1_000 * ms) for ms in (lookup.range.low_ms, lookup.range.high_ms))
-    found = [f"received >= {low}", f"received < {high}", *_of_node(lookup.node, files)]
+    found = [_of_node(lookup.node), f"received >= {low}", f"received < {high}"]
     if any(file.first_offset < part.first or file.last_offset >= part.before for file in files):
         found.append(_between("offset", part.first, part.before - 1))
     if question.query.number is not None:
@@ -229,10 +235,9 @@ def _between(name: str, low: int, high: int) -> str:
     return f"{sql.named(name)} BETWEEN {low} AND {high}"
 
 
-def _of_node(node: str, files: Sequence[TableFile]) -> list[str]:
-    if all(file.node == node for file in files):
-        return []
-    return [f"node = {sql.quoted(node)}"]
+def _of_node(node: str) -> str:
+    """The table may have the events of other nodes, in other files, at the same offsets."""
+    return f"node = {sql.quoted(node)}"
 
 
 def _named(columns: Sequence[str]) -> list[str]:

@@ -89,7 +89,12 @@ class ArchiveEngine(Protocol):
         ...
 
     def outcomes(
-        self, snapshot: TableSnapshot, files: Sequence[TableFile], number: int, most: int
+        self,
+        snapshot: TableSnapshot,
+        node: str,
+        files: Sequence[TableFile],
+        number: int,
+        most: int,
     ) -> pa.Table:
         """The entries of an event in the ledger, at most so many, with the columns OUTCOME."""
         ...

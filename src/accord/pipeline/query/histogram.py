@@ -132,7 +132,7 @@ class HistogramEngine:
 
     def _begin(self, asked: HistogramRequest, question: CheckedQuery, check_on: Check) -> _Counting:
         """Count the tail, which begins where the archive ends now."""
-        committed = open_journal(self._journal).extent().next_offset
+        committed = open_journal(self._journal, self._node).extent().next_offset
         before = min(committed, question.query.before_offset or committed)
         lost_from = -1
         for _ in range(_ATTEMPTS):
@@ -164,7 +164,7 @@ class HistogramEngine:
         found = _decode(asked.cursor)
         if found is None or found.digest != question.digest or found.since_ms < 0:
             raise InvalidQueryError("expected the cursor of a part, as it came", place="cursor")
-        committed = open_journal(self._journal).extent().next_offset
+        committed = open_journal(self._journal, self._node).extent().next_offset
         return replace(found, archived=min(found.archived, committed))
 
     def _advance(self, counting: _Counting, check_on: Check) -> None:

@@ -17,13 +17,15 @@ from accord.pipeline.query.chunks import times_ms
 from accord.pipeline.query.planner import Planner
 
 
-def find_outcomes(planner: Planner, snapshot: TableSnapshot, number: int, most: int) -> bytes:
-    """The entries of event `number`: `ArchivedEntry`s as msgpack, at most so many."""
-    files = select(snapshot.files, number=number)
+def find_outcomes(
+    planner: Planner, snapshot: TableSnapshot, node: str, number: int, most: int
+) -> bytes:
+    """What this node archived of event `number`: `ArchivedEntry`s as msgpack, at most so many."""
+    files = select(snapshot.files, node=node, number=number)
     if not files or not number:
         return msgspec.msgpack.encode([])
     engine = planner.of_files(files)
-    rows = engine.outcomes(snapshot, files, number, most)
+    rows = engine.outcomes(snapshot, node, files, number, most)
     for name in ("received", "queued", "done"):
         rows = rows.set_column(rows.column_names.index(name), name, [times_ms(rows[name])])
     return msgspec.msgpack.encode([_entry(row) for row in rows.to_pylist()])

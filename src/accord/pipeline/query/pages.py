@@ -183,7 +183,7 @@ class QueryEngine:
             raise InvalidQueryError(error.problem, place="as_of") from None
 
     def _committed(self) -> int:
-        return open_journal(self._journal).extent().next_offset
+        return open_journal(self._journal, self._node).extent().next_offset
 
     def _find_page(self, asked: PageContext) -> tuple[PageBuilder, Chunk, list[QueryHit]]:
         digest, before = asked.checked.digest, asked.part.before

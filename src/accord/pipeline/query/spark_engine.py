@@ -111,12 +111,17 @@ class SparkEngine:
         return _collect(frame.where(_of_node(node, chosen)).select(*CONTENTS))
 
     def outcomes(
-        self, snapshot: TableSnapshot, files: Sequence[TableFile], number: int, most: int
+        self,
+        snapshot: TableSnapshot,
+        node: str,
+        files: Sequence[TableFile],
+        number: int,
+        most: int,
     ) -> pa.Table:
         with _missing_is_stale():
             frame = spark_tables.ledger(self.spark, self._storage, snapshot, files)
         found = frame.where(f"number > 0 AND number <= {number} AND number + count > {number}")
-        return _collect(found.select(*OUTCOME).limit(most))
+        return _collect(found.where(_of_node(node, files)).select(*OUTCOME).limit(most))
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:

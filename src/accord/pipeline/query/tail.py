@@ -117,8 +117,8 @@ class _Block:
 class Tail:
     """The tail of one journal; thread-safe."""
 
-    def __init__(self, journal: str, *, cache_bytes: int = CACHE_BYTES) -> None:
-        self._reader: JournalReader = open_journal(journal)
+    def __init__(self, journal: str, node: str = "", *, cache_bytes: int = CACHE_BYTES) -> None:
+        self._reader: JournalReader = open_journal(journal, node)
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
         self._blocks: list[_Block] = []
