@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accord.core.monitoring.ledger import event_id
 from accord.journal.events import KeptEvent
 from accord.pipeline.dictionary_columns import FIELD_OF
 from accord.pipeline.msgpack_fields import Places, TextSlices
 from accord.pipeline.property_columns import PropertyColumns
-from accord.pipeline.rows import columns_of
+from accord.pipeline.rows import columns_of, event_ids
 from accord.pipeline.scan import PAD, ScannedEvents
 from accord.pipeline.tables import ARROW, ATTRIBUTES, ATTRIBUTES_TYPE, COLUMNS
 
@@ -77,7 +76,7 @@ def to_events(rows: pa.Table, columns: Mapping[str, str]) -> pa.RecordBatch:
         if field.name in wanted:
             arrays.append(decoded[field.name])
         elif field.name == "id":
-            arrays.append(pa.array(map(event_id, rows["number"].to_pylist()), pa.string()))
+            arrays.append(event_ids(_whole(rows["number"])))
         else:
             arrays.append(_array(rows[field.name]))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

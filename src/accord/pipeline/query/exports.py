@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -84,28 +85,51 @@ def _arrow(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:
 
 def _json(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:  # noqa: ARG001
     """Lines as `client.event_json` has them."""
-    names = [name for name in events.schema.names if name not in FIELDS]
-    attributes = _attributes(events, names)
-    rows = events.select([name for name in FIELDS if name != ATTRIBUTES]).to_pylist()
-    lines = bytearray()
+    texts, others = _payloads(events["payload"])
+    moments = pc.floor_temporal(events["received"], unit="millisecond").cast(pa.timestamp("ms"))
+    received_ms = moments.cast(pa.int64())
+    columns: list[tuple[str, Sequence[Any]]] = [
+        ("channel", events["channel"].to_pylist()),
+        ("attributes", _attributes(events)),
+        ("payload", texts.to_pylist()),
+        (_BINARY, others.to_pylist()),
+        ("metadata", _decoded(events["metadata"]).to_pylist()),
+        *((name, events[name].to_pylist()) for name in ("key", "deadline_ms")),
+        *((name, received_ms.to_pylist()) for name in ("published_ms", "received_ms")),
+        ("id", events["id"].to_pylist()),
+        ("source", [each or None for each in events["publisher"].to_pylist()]),
+    ]
+    used = [(name, values) for name, values in columns if any(v is not None for v in values)]
+    names = [name for name, _ in used]
     encoder = msgspec.json.Encoder()
-    for row, own in zip(rows, attributes, strict=True):
-        lines += encoder.encode(_fields(row, own))
+    lines = bytearray()
+    for row in zip(*(values for _, values in used), strict=True):
+        found = {name: v for name, v in zip(names, row, strict=True) if v is not None}
+        encoder.encode_into(found, lines, -1)
         lines += b"\n"
     return bytes(lines)
 
 
-def _attributes(events: pa.RecordBatch, names: Sequence[str]) -> list[dict[str, Any]]:
+def _attributes(events: pa.RecordBatch) -> list[dict[str, Any]]:
     """All attributes of each event, whether they have columns or not."""
     found: list[dict[str, Any]] = [{} for _ in range(len(events))]
-    for row, items in enumerate(events[ATTRIBUTES].to_pylist()):
-        for name, value in items or ():
-            found[row][name] = _plain(next(v for v in value.values() if v is not None))
-    for name in names:
-        for row, value in enumerate(events[name].to_pylist()):
+    for row, items in _entries(events[ATTRIBUTES]):
+        found[row] = {name: _plain(value) for name, value in items}
+    for name in events.schema.names[len(FIELDS) :]:
+        values = events[name].to_pylist()
+        if pa.types.is_timestamp(events[name].type):
+            values = [_plain(value) for value in values]
+        for own, value in zip(found, values, strict=True):
             if value is not None:
-                found[row][name] = _plain(value)
+                own[name] = value
     return found
+
+
+def _entries(maps: pa.Array) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+    """The rows whose map has entries, and these."""
+    rows = np.flatnonzero(np.diff(maps.offsets.to_numpy()))
+    for row, items in zip(rows.tolist(), maps.take(pa.array(rows)).to_pylist(), strict=True):
+        yield row, [(n, next(v for v in s.values() if v is not None)) for n, s in items]
 
 
 def _plain(value: Any) -> Any:
@@ -116,22 +140,12 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _fields(row: Mapping[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {"channel": row["channel"], "attributes": attributes}
+def _decoded(column: pa.Array) -> pa.Array:
     try:
-        fields["payload"] = row["payload"].decode()
-    except UnicodeDecodeError:
-        fields[_BINARY] = b64encode(row["payload"]).decode()
-    if row["metadata"] is not None:
-        fields["metadata"] = row["metadata"].decode(errors="replace")
-    for name in ("key", "deadline_ms"):
-        if row[name] is not None:
-            fields[name] = row[name]
-    ms = round(row["received"].timestamp() * 1_000)
-    fields |= {"published_ms": ms, "received_ms": ms, "id": row["id"]}
-    if row["publisher"]:
-        fields["source"] = row["publisher"]
-    return fields
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        found = column.to_pylist()
+        return pa.array([None if e is None else e.decode(errors="replace") for e in found])
 
 
 def _csv(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:  # noqa: ARG001
@@ -150,21 +164,15 @@ def _csv(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:  # 
 
 def _cells(name: str, column: pa.Array) -> pa.Array:
     if name == ATTRIBUTES:
-        return _harmless(pa.array(map(_items, column.to_pylist()), pa.string()))
+        texts: list[str | None] = [None] * len(column)
+        for row, items in _entries(column):
+            texts[row] = "; ".join(f"{each}={_text(value)}" for each, value in items)
+        return _harmless(pa.array(texts, pa.string()))
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
     if pa.types.is_binary(column.type):
-        texts = (None if each is None else each.decode(errors="replace") for each in column.to_pylist())
-        column = pa.array(texts, pa.string())
+        column = _decoded(column)
     return _harmless(column) if pa.types.is_string(column.type) else column
-
-
-def _items(items: list[tuple[str, dict[str, Any]]] | None) -> str | None:
-    found = [
-        f"{name}={_text(next(each for each in value.values() if each is not None))}"
-        for name, value in items or ()
-    ]
-    return "; ".join(found) or None
 
 
 def _text(value: Any) -> str:
