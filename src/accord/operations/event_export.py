@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from accord.core.queries.messages import PageToken
 
 PART_BYTES: Final = 4 << 20
-MEDIA: Final = {
+FileFormat = Literal["arrow", "csv", "json", "parquet"]
+MEDIA: Final[dict[FileFormat, str]] = {
     "arrow": "application/vnd.apache.arrow.stream",
     "csv": "text/csv",
     "json": "application/x-ndjson",
@@ -66,7 +67,7 @@ class ExportEvents(Request[EventFile], frozen=True, kw_only=True, tag="export"):
     order: Literal["newest", "oldest"] = "newest"
     event: Annotated[Text | None, Meta(description="The ID of one event.")] = None
     format: Annotated[
-        Literal["arrow", "csv", "json", "parquet"],
+        FileFormat,
         Meta(
             description="Arrow's stream format; CSV; a line of JSON for each event; "
             "Parquet, over HTTP only."
@@ -82,7 +83,7 @@ class FileParts:
 
     def __init__(self, ask: ExportEvents) -> None:
         self.media_type = MEDIA[ask.format]
-        self._writer = _ParquetWriter() if ask.format == "parquet" else None
+        self._writer = ParquetParts() if ask.format == "parquet" else None
 
     def next(self, ask: ExportEvents, part: EventFile) -> ExportEvents | None:
         """The request for the part after this one; None after the last."""
@@ -160,7 +161,7 @@ async def _with_channel(node: NodePorts, query: EventQuery, asker: Asker) -> Eve
     raise RequestError(404, "there is no such event", "event")
 
 
-class _ParquetWriter:
+class ParquetParts:
     """Turns parts of Arrow's stream into those of a Parquet file, a row group for each."""
 
     def __init__(self) -> None:

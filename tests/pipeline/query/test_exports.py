@@ -54,9 +54,7 @@ def table_of(body: bytes) -> pa.Table:
 
 
 def found(world: World, ask: EventQuery) -> list[tuple[str, str, bytes]]:
-    return [
-        (event_id(each.number), each.channel, each.payload) for each in world.expected(ask)
-    ]
+    return [(event_id(each.number), each.channel, each.payload) for each in world.expected(ask)]
 
 
 def in_table(table: pa.Table) -> list[tuple[str, str, bytes]]:

@@ -88,8 +88,8 @@ class _ArrowEvents(ScannedEvents):
     def __init__(self, rows: pa.Table) -> None:
         blocks = _array(rows["properties"])
         _, bounds, data = blocks.buffers()
-        ends = np.frombuffer(bounds, np.int32)[blocks.offset :][: len(blocks) + 1]
-        ends = ends.astype(np.int64)
+        bounds32 = np.frombuffer(bounds, np.int32)[blocks.offset :][: len(blocks) + 1]
+        ends: Places = bounds32.astype(np.int64)
         which = np.arange(len(blocks))
         nothing = np.zeros(len(blocks), np.int64)
         self._rows = rows

@@ -40,7 +40,10 @@ def export(
     engine: QueryEngine, asked: ExportRequest, check_on: Callable[[], object] = lambda: None
 ) -> ExportPart:
     """A part of the file; raises InvalidQueryError. `check_on` may raise to stop it."""
-    for place, number, most in (("rows", asked.rows, MAX_TABLE_ROWS), ("bytes", asked.bytes, MAX_BYTES)):
+    for place, number, most in (
+        ("rows", asked.rows, MAX_TABLE_ROWS),
+        ("bytes", asked.bytes, MAX_BYTES),
+    ):
         if not 1 <= number <= most:
             raise InvalidQueryError(f"expected 1 to {most:,}, got {number:,}", place=place)
     columns = _checked(asked.columns)
