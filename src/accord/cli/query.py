@@ -116,6 +116,7 @@ def query(
         question = {"channel": channel, "where": where, "xpath": xpath, "event": event}
         order = "newest" if is_newest_first else "oldest"
         more = {"since": since, "until": until, "limit": limit, "order": order}
+        more |= {"engine": None if engine is None else engine.value, "as_of": as_of}
         _export(output, form, target, **question, **more)
         return
     limit = limit or LIMIT

@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.core.queries.messages import MAX_TOKEN, EventQuery, ExportFormat, encode_token
+from accord.core.queries.messages import (
+    MAX_TOKEN,
+    EngineName,
+    EventQuery,
+    ExportFormat,
+    encode_token,
+)
 from accord.operations.operation import Asker, Request, RequestError, operation
 from accord.operations.ports import NodePorts
 from accord.operations.query import (
     MAX_BODY,
+    AsOf,
     Find,
     Moment,
     Text,
@@ -66,6 +73,10 @@ class ExportEvents(Request[EventFile], frozen=True, kw_only=True, tag="export"):
     limit: Annotated[int | None, Meta(description="Events at most.")] = None
     order: Literal["newest", "oldest"] = "newest"
     event: Annotated[Text | None, Meta(description="The ID of one event.")] = None
+    engine: Annotated[
+        EngineName | None, Meta(description="What reads the archive; chosen if not given.")
+    ] = None
+    as_of: AsOf | None = None
     format: Annotated[
         FileFormat,
         Meta(
@@ -141,6 +152,8 @@ async def _question(node: NodePorts, ask: ExportEvents) -> tuple[EventQuery, str
         limit=ask.limit,
         order=ask.order,
         event=ask.event,
+        engine=ask.engine,
+        as_of=ask.as_of,
     )
     return await asyncio.to_thread(parse_query, find, now_ms=node.now_ms()), "", {}
 
