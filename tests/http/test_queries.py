@@ -36,9 +36,9 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.retention import Retention
 from accord.journal.writer import Journal
+from accord.operations.event_export import PART_BYTES
 from accord.operations.ports import NodePorts
 from accord.operations.query_events import shown_event
-from accord.operations.event_export import PART_BYTES
 from accord.runtime.pipeline import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin, wall_ms
 from accord.runtime.policy_store import PolicyStore
@@ -66,7 +66,7 @@ def arrow_part(number: int) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
-    data = sink.getvalue().to_pybytes()
+    data: bytes = sink.getvalue().to_pybytes()
     return data[rows.schema.serialize().size if number else 0 : None if number == 2 else -8]
 
 

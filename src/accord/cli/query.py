@@ -22,7 +22,7 @@ from accord.cli.sub import print_event
 from accord.client.messages import ReceivedEvent
 from accord.client.query import QueryStats
 from accord.client.session import Session
-from accord.core.model.errors import AccordError, InputError, file_problem
+from accord.core.model.errors import AccordError, InputError
 from accord.operations.query_overviews import ListAttributes
 from accord.terminal.amounts import count_text, duration_text, size_text
 from accord.terminal.event_lines import EventPrinter

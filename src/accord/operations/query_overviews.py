@@ -40,7 +40,6 @@ _MAX_NAMES: Final = 200
 _LISTED: Final = 12
 
 
-
 class EventCounts(Struct, frozen=True, kw_only=True):
     """How many events there are from `first` on, in buckets of `width_ms`; a part of the answer.
 

@@ -148,7 +148,7 @@ _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
-_Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply, NetReply)
+_Reply = TypeVar("_Reply", Page, HistogramPart, ExportPart, ReportReply, LedgerReply, NetReply)
 
 
 class _Question:

@@ -92,7 +92,9 @@ def test_parts_are_bounded(world: World, engine: ArchiveEngine) -> None:
     assert [part.events for part in parts(queries, limited, "json", rows=7)] == [7, 2]
 
 
-def test_what_is_archived_between_two_parts_is_there_once(world: World, engine: ArchiveEngine) -> None:
+def test_what_is_archived_between_two_parts_is_there_once(
+    world: World, engine: ArchiveEngine
+) -> None:
     world.publish([made(n + 1, START_MS + n, "a/b") for n in range(30)])
     world.follow(10)
     queries = world.queries(engine)
