@@ -38,7 +38,7 @@ def connect(archive: str | Path, spark: SparkSession | None = None) -> ArchiveTa
 
 
 def register(spark: SparkSession) -> None:
-    """Register the formats `accord` and `accord_slices` with this session."""
-    from accord.pipeline.spark_source import register_formats  # noqa: PLC0415 (see above)
+    """Register the format `accord` with this session."""
+    from accord.pipeline.spark_source import register_format  # noqa: PLC0415 (see above)
 
-    register_formats(spark)
+    register_format(spark)
