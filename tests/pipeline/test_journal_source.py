@@ -281,7 +281,7 @@ def test_slices_flow_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     accord.pipeline.register(spark)
     asked = options(tmp_path, max_rows=200, pieces=2, piece_rows=50).to_spark()
     seen: list[list[tuple[int, int]]] = []
-    stream = spark.readStream.format("accord_slices").options(**asked).load()
+    stream = spark.readStream.format("accord").options(**asked).load()
     query = (
         stream.writeStream.foreachBatch(
             lambda rows, _: seen.append(

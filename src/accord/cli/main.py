@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "status": "Show what a node does: clients, rates, queues, what was shed, the journal.",
     "top": "Watch a node: channels, clients and their links, queues, what policies decide.",
     "why": "Say why an event arrived as it did, and show its outcome for each destination.",
+    "sql": "Query the tables of an archive by SQL, on Spark or DataFusion.",
     "broker": "Match a table or stream of events with many predicates, on Spark.",
     "report": "Report delivered quality: rates, latency, losses, slow subscriptions.",
     "config": "Print an accord.toml with every setting and its default, or check one.",

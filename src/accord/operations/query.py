@@ -34,6 +34,7 @@ from accord.core.queries.messages import (
     EngineName,
     EventQuery,
     Page,
+    PageToken,
     ReadBy,
     decode_token,
     encode_token,
@@ -307,16 +308,23 @@ def parse_query(question: Find, *, now_ms: int) -> EventQuery:
 
 def read_cursor(text: str) -> tuple[EventQuery, str]:
     """The query of a page's cursor, and its position; raises RequestError if invalid."""
+    found = read_token(text)
+    return found.query, found.cursor
+
+
+def read_token(text: str) -> PageToken:
     try:
-        ask, cursor = decode_token(text)
+        token = decode_token(text)
     except ValueError as error:
         raise RequestError(400, str(error), "cursor") from None
+    ask = token.query
     # Foreign input: fields that this node never writes make it invalid.
     is_ours = not ask.from_offset and ask.before_offset is None
     is_bounded = 0 < (ask.limit or 1) <= MAX_LIMIT
     if problem_with_filter(ask.channel) or not (is_ours and is_bounded):
         raise RequestError(400, "expected the cursor of a page, just as it was given", "cursor")
-    return validate(ask), cursor
+    validate(ask)
+    return token
 
 
 def is_single_event(ask: EventQuery) -> bool:

@@ -35,9 +35,10 @@ from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import DriverLock, Holder
 from accord.pipeline.journal_readers import check_same_journal, is_remote
 from accord.pipeline.journal_sink import BatchDone, NodeBatch, commit_batch
-from accord.pipeline.journal_source import FORMAT, SliceOptions, decode_done
+from accord.pipeline.journal_source import SliceOptions, decode_done
 from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
 from accord.pipeline.spark_errors import summary
+from accord.pipeline.spark_source import FORMAT
 from accord.pipeline.tables import EVENTS, LEDGER, TableFile
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Stream source `accord_slices`: journals in ranges of offsets, each archived where it is read.
+"""The format `accord` with the option `archive`: journals in slices, archived where they are read.
 
 Its rows are what tasks have written (`journal_sink`), encoded; reading a slice twice does no harm,
 because files are not part of the archive until the driver has committed them.
@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from accord.core.model.errors import AccordError
 from accord.journal.reader import Extent
@@ -42,7 +41,6 @@ from accord.pipeline.journal_readers import (
 from accord.pipeline.journal_sink import SliceDone, SliceJob, write_slice
 from accord.pipeline.tables import Columns
 
-FORMAT: Final = "accord_slices"
 SCHEMA: Final = "done binary"
 _LATE_S: Final = 1.0
 _log: Final = logging.getLogger(__name__)
@@ -259,18 +257,3 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def decode_done(encoded: bytes) -> SliceDone:
     return _done.decode(encoded)
-
-
-class SlicesSource(DataSource):
-    """`spark.readStream.format("accord_slices")`, with the fields of SliceOptions as options."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> SlicesReader:  # noqa: ARG002, N802
-        options: Any = self.options
-        return SlicesReader(SliceOptions.from_spark(options))

@@ -31,7 +31,7 @@ from accord.pipeline.msgpack_fields import (
     TextSlices,
 )
 
-_PAD: Final = b"\0" * 16  # reads may run past the end, which is checked afterwards
+PAD: Final = b"\0" * 16  # reads may run past the end, which is checked afterwards
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 _LIST: Final = b"\xdd"  # msgpack's array header with a four-byte length
 _batch: Final = msgspec.msgpack.Decoder(list[KeptEvent | LedgerRecord])
@@ -121,7 +121,7 @@ def scan(batches: Sequence[Batch]) -> Records:
         [np.arange(batch.first_offset, batch.end_offset) for batch in batches]
         or [np.zeros(0, np.int64)]
     )
-    data = b"".join((*(batch.data for batch in batches), _PAD))
+    data = b"".join((*(batch.data for batch in batches), PAD))
     ends = np.cumsum(sizes)
     return _scan(data, offsets, ends - sizes, ends)
 
@@ -207,7 +207,7 @@ def _scan(data: bytes, offsets: Places, starts: Places, ends: Places) -> Records
 def _joined(encoded: Sequence[bytes | memoryview]) -> tuple[bytes, Places, Places]:
     sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
     ends = np.cumsum(sizes)
-    return b"".join((*encoded, _PAD)), ends - sizes, ends
+    return b"".join((*encoded, PAD)), ends - sizes, ends
 
 
 def _decode(raw: bytes) -> KeptEvent | LedgerRecord | None:

@@ -34,6 +34,7 @@ from accord.pipeline.tables import (
     TableFile,
     arrow_events,
     arrow_ledger,
+    by_attribute,
 )
 
 if TYPE_CHECKING:
@@ -96,6 +97,28 @@ def with_all_attributes(events: DataFrame, columns: Columns) -> DataFrame:
     return events.withColumn(
         ATTRIBUTES, F.map_concat(F.col(ATTRIBUTES), F.map_from_entries(present))
     )
+
+
+def unified(events: DataFrame, columns: Columns) -> DataFrame:
+    """Events with one column for each declared attribute, and all of them in the map.
+
+    The column has the last type declared: the value of a column of the table, else of the map.
+    """
+    events = with_all_attributes(events, columns)
+    values = {name: _value_of(own) for name, own in by_attribute(columns).items()}
+    names = {each.name for each in columns}
+    kept = [_column(name) for name in events.columns if name not in names]
+    return events.select(*kept, *(value.alias(name) for name, value in values.items()))
+
+
+def _value_of(columns: Columns) -> Column:
+    """The value of an attribute as the last of its columns holds it: floats hold integers."""
+    last = columns[-1]
+    found = []
+    for kind in (last.kind, *(("integer",) if last.kind == "float" else ())):
+        found += [_column(each.name) for each in columns if each.kind == kind]
+        found.append(F.col(ATTRIBUTES)[last.attribute][kind])
+    return F.coalesce(*found)
 
 
 def _is_empty(value: Column) -> Column:

@@ -33,7 +33,7 @@ from accord.core.queries.messages import (
     Cancel,
     EventQuery,
     ExportFormat,
-    ExportReply,
+    ExportPart,
     ExportRequest,
     FromNode,
     FromPipeline,
@@ -154,7 +154,7 @@ _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
-_Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply, NetReply)
+_Reply = TypeVar("_Reply", Page, HistogramPart, ExportPart, ReportReply, LedgerReply, NetReply)
 
 
 class PipelineConnection(Protocol):
@@ -307,19 +307,27 @@ class Pipeline:
         )
         return await self._ask(question, HistogramPart)
 
-    async def export(
-        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int = 3
-    ) -> ExportReply:
-        """Events as a file. Raises PipelineError."""
+    async def export(  # noqa: PLR0913 (by keyword)
+        self,
+        ask: EventQuery,
+        *,
+        format_: ExportFormat,
+        cursor: str = "",
+        columns: dict[str, str] | None = None,
+        bytes_: int = 4 << 20,
+        importance: int = 3,
+    ) -> ExportPart:
+        """The first part of a file, or the one after `cursor`. Raises PipelineError."""
         question = ExportRequest(
             id=next(self._ids),
             ask=ask,
             format=format_,
-            rows=rows,
+            cursor=cursor,
+            columns=columns or {},
             bytes=bytes_,
             importance=importance,
         )
-        return await self._ask(question, ExportReply)
+        return await self._ask(question, ExportPart)
 
     async def report(
         self,

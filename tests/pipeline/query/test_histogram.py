@@ -1,27 +1,20 @@
 from __future__ import annotations
 
-import csv
-import io
 import random
 from collections.abc import Iterator
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from tests.pipeline.asking import NODE, World, made, planner_of, random_ask, random_event
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import (
     EventQuery,
-    ExportFormat,
-    ExportRequest,
     HistogramPart,
     HistogramRequest,
 )
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.query.checks import InvalidQueryError
 from accord.pipeline.query.engine import ArchiveEngine
-from accord.pipeline.query.exports import export
 from accord.pipeline.query.histogram import HistogramEngine
 from accord.pipeline.query.scheduler import QueryStoppedError
 from accord.pipeline.query.tail import Tail
@@ -173,56 +166,3 @@ def test_it_stops_when_it_is_told_to(world: World, engine: ArchiveEngine) -> Non
     request = HistogramRequest(id=1, ask=EventQuery(channel="#"), until_ms=START_MS + 60_000)
     with pytest.raises(QueryStoppedError):
         engine_for(world, engine).part(request, stop)
-
-
-def exported(
-    world: World, engine: ArchiveEngine, format_: ExportFormat, **limits: int
-) -> tuple[bytes, int, bool]:
-    bounds = {"rows": 100, "bytes": 1 << 20} | limits
-    asked = ExportRequest(
-        id=1,
-        ask=EventQuery(channel="a/#"),
-        format=format_,
-        rows=bounds["rows"],
-        bytes=bounds["bytes"],
-    )
-    reply = export(world.queries(engine), asked)
-    return reply.body, reply.events, reply.is_complete
-
-
-def test_files_of_events(world: World, engine: ArchiveEngine) -> None:
-    world.publish(
-        [
-            made(1, START_MS, "a/b", (("n", "1"), ("note", "=1+1")), b"text"),
-            made(2, START_MS + 5, "a/c", (("n", "2.5"), ("site", "north")), b"\xff\x00"),
-            made(3, START_MS + 9, "other", (), b"not asked for"),
-        ]
-    )
-    world.follow(1)
-    body, events, is_complete = exported(world, engine, "parquet")
-    assert (events, is_complete) == (2, True)
-    table = pyarrow.parquet.read_table(pa.BufferReader(body))
-    assert table["id"].to_pylist() == ["1", "2"]
-    assert table["payload"].to_pylist() == [b"text", b"\xff\x00"]
-    assert table["n"].to_pylist() == [1.0, 2.5]
-    assert table["site"].to_pylist() == [None, "north"]
-
-    body, *_ = exported(world, engine, "csv")
-    first, second = csv.DictReader(io.StringIO(body.decode()))
-    assert (first["channel"], first["payload"], first["n"]) == ("a/b", "text", "1.0")
-    assert first["note"] == "'=1+1"  # no formula
-    assert (second["payload"], second["payload_base64"]) == ("", "/wA=")
-
-    body, *_ = exported(world, engine, "json")
-    assert body.count(b"\n") == 2
-    assert b'"payload": "text"' in body
-
-
-def test_files_are_bounded(world: World, engine: ArchiveEngine) -> None:
-    world.publish([made(n + 1, START_MS + n, "a/b", (), b"x" * 100) for n in range(20)])
-    world.follow(10)
-    assert exported(world, engine, "json", rows=7)[1:] == (7, False)
-    assert exported(world, engine, "json", bytes=1_000)[1:] == (10, False)
-    assert exported(world, engine, "json", rows=20)[1:] == (20, True)
-    with pytest.raises(InvalidQueryError, match="limit"):
-        exported(world, engine, "json", rows=0)

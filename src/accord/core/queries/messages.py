@@ -24,7 +24,7 @@ from msgspec import Struct
 
 MAX_FRAME: Final = 128 << 20
 _LENGTH: Final = 4
-ExportFormat = Literal["csv", "json", "parquet"]
+ExportFormat = Literal["arrow", "csv", "json"]
 EngineName = Literal["datafusion", "spark"]
 ReadBy = Literal["datafusion", "spark", "tail"]
 
@@ -129,13 +129,19 @@ class HistogramRequest(Struct, frozen=True, kw_only=True, tag="histogram"):
 
 
 class ExportRequest(Struct, frozen=True, kw_only=True, tag="export"):
-    """Requests events as a file: so many, and about so many bytes of them, at most."""
+    """Requests a part of a file: at most so many events and about so many bytes of them.
+
+    With a `cursor` it is the part after that one, with the same `ask` as for the first, and with
+    the `columns` that the first part has chosen: attributes, and one of TYPES for each.
+    """
 
     id: int
     ask: EventQuery
     format: ExportFormat
-    rows: int
-    bytes: int
+    cursor: str = ""
+    columns: dict[str, str] = {}
+    rows: int = 50_000
+    bytes: int = 4 << 20
     importance: int = 3
 
 
@@ -234,13 +240,17 @@ class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):
     took_ms: int = 0
 
 
-class ExportReply(Struct, frozen=True, kw_only=True, tag="exported"):
-    """A file with this many events; not complete if there were more than fit."""
+class ExportPart(Struct, frozen=True, kw_only=True, tag="exported"):
+    """A part of a file, with this many events: all bodies together are the file.
+
+    Without a cursor it is the last part.
+    """
 
     id: int
     body: bytes
     events: int
-    is_complete: bool
+    columns: dict[str, str] = {}
+    cursor: str = ""
 
 
 class QueryFailure(Struct, frozen=True, kw_only=True, tag="failed"):
@@ -320,7 +330,7 @@ class MeasuredValues(Struct, frozen=True, tag="measured"):
 
 
 Answerable = PageQuery | ReportRequest | HistogramRequest | ExportRequest | LedgerLookup | NetLookup
-Answers = Page | ReportReply | HistogramPart | ExportReply | LedgerReply | NetReply
+Answers = Page | ReportReply | HistogramPart | ExportPart | LedgerReply | NetReply
 FromNode = StartPipeline | Answerable | Cancel | WatchPredicates
 FromPipeline = Answers | QueryFailure | Health | MeasuredValues
 
@@ -376,31 +386,34 @@ class PageFrames:
 MAX_TOKEN: Final = 200_000
 
 
-class _Token(Struct, frozen=True, array_like=True):
+class PageToken(Struct, frozen=True, array_like=True):
+    """A query, the cursor of its last page, and the columns of an exported file."""
+
     query: EventQuery
     cursor: str
+    columns: dict[str, str] = {}
 
 
-_decoder: Final = msgspec.msgpack.Decoder(_Token)
+_decoder: Final = msgspec.msgpack.Decoder(PageToken)
 
 
-def encode_token(query: EventQuery, cursor: str) -> str:
+def encode_token(query: EventQuery, cursor: str, columns: dict[str, str] | None = None) -> str:
     """Returns "" if there are no more pages."""
     if not cursor:
         return ""
-    return urlsafe_b64encode(_encode(_Token(query, cursor))).rstrip(b"=").decode()
+    token = _encode(PageToken(query, cursor, columns or {}))
+    return urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
-def decode_token(text: str) -> tuple[EventQuery, str]:
-    """The query, and the cursor of its last page; ValueError if the token is invalid."""
+def decode_token(text: str) -> PageToken:
+    """ValueError if the token is invalid."""
     try:
         if len(text) > MAX_TOKEN:
             raise ValueError
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        token = _decoder.decode(data)
+        return _decoder.decode(data)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         raise ValueError("expected the cursor of a page, just as it was given") from None
-    return token.query, token.cursor
 
 
 TYPES: Final = ("integer", "float", "string", "boolean", "timestamp")

@@ -103,12 +103,12 @@ def seen(event: KeptEvent) -> tuple[Mapping[str, Value], Document | None]:
         return {}, None
 
 
-def check(query: PageQuery) -> CheckedQuery:
+def check(query: PageQuery, most_rows: int = MAX_ROWS) -> CheckedQuery:
     """Validate a query; InvalidQueryError gives the problem."""
     ask = query.ask
     if problem := problem_with_filter(ask.channel):
         raise InvalidQueryError(problem, place="channel")
-    _check_range("rows", query.rows, 1, MAX_ROWS)
+    _check_range("rows", query.rows, 1, most_rows)
     _check_range("bytes", query.bytes, 1, MAX_BYTES)
     _check_range("limit", ask.limit, 1)
     _check_range("from_offset", ask.from_offset, 0)

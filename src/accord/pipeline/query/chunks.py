@@ -81,10 +81,23 @@ _COLUMNS: Final = (
     "properties_bytes",
 )
 
-ROW: Final = ("received", *_COLUMNS)
-NO_ROWS: Final = pa.schema(
-    [("received", pa.timestamp("us", "UTC")), *((name, pa.int64()) for name in _COLUMNS)]
-).empty_table()
+ROW_SCHEMA: Final = pa.schema(
+    [
+        ("received", pa.timestamp("us", "UTC")),
+        ("offset", pa.int64()),
+        ("number", pa.int64()),
+        ("channel", pa.string()),
+        ("publisher", pa.string()),
+        ("qos", pa.int32()),
+        ("properties", pa.binary()),
+        ("payload", pa.binary()),
+        ("payload_ref", pa.string()),
+        ("payload_bytes", pa.int64()),
+        ("properties_bytes", pa.int64()),
+    ]
+)
+ROW: Final = tuple(ROW_SCHEMA.names)
+NO_ROWS: Final = ROW_SCHEMA.empty_table()
 
 
 def times_ms(times: pa.ChunkedArray) -> list[int]:

@@ -1,136 +1,220 @@
-"""Kept events as a file: CSV, JSON lines or Parquet, with the fields that `accord query` gives.
+"""Kept events as files: Arrow's stream format, CSV or JSON lines, a part at a time.
 
-Bounded in events and bytes, because the file is made in memory and sent as one message.
+All parts together are the file. A part has so many events and about so many bytes at most, so that
+memory is bounded here and at the node; nothing is kept between two parts. Parquet is written from
+Arrow by whoever receives the parts, as it ends with a footer about all of them.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.compute as pc
+import pyarrow.csv
 
-from accord.client.event_json import json_line
-from accord.client.event_table import to_table
-from accord.client.messages import ReceivedEvent, to_received
-from accord.core.broker.kept_messages import result_message
-from accord.core.monitoring.ledger import event_id
-from accord.core.mqtt.codes import ProtocolError
-from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.properties import read_block
-from accord.core.queries.messages import ExportReply, ExportRequest, PageQuery, QueryHit
-from accord.pipeline.query.checks import InvalidQueryError
-from accord.pipeline.query.pages import QueryEngine
+from accord.core.queries.messages import ExportFormat, ExportPart, ExportRequest, PageQuery
+from accord.pipeline.query.checks import MAX_BYTES, InvalidQueryError
+from accord.pipeline.query.event_rows import (
+    FIELDS,
+    MAX_COLUMNS,
+    choose_columns,
+    to_events,
+)
+from accord.pipeline.query.pages import MAX_TABLE_ROWS, QueryEngine
+from accord.pipeline.tables import ATTRIBUTES, TablesError, check_declared
 
-MAX_ROWS: Final = 50_000
-MAX_BYTES: Final = 32 << 20
-_PAGE: Final = 1_000
-_PAGE_BYTES: Final = 4 << 20
+_WITHIN_MS: Final = 5_000  # after which a part ends early
 _BINARY: Final = "payload_base64"
-# A spreadsheet would run what begins so as a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA: Final = r"^[=+\-@\t\r]"  # a spreadsheet would run what begins so
+_END: Final = 8  # bytes that end Arrow's stream
 
 
 def export(
     engine: QueryEngine, asked: ExportRequest, check_on: Callable[[], object] = lambda: None
-) -> ExportReply:
-    """The file; raises InvalidQueryError. `check_on` may raise to stop it."""
-    for place, number, most in (("limit", asked.rows, MAX_ROWS), ("bytes", asked.bytes, MAX_BYTES)):
+) -> ExportPart:
+    """A part of the file; raises InvalidQueryError. `check_on` may raise to stop it."""
+    for place, number, most in (
+        ("rows", asked.rows, MAX_TABLE_ROWS),
+        ("bytes", asked.bytes, MAX_BYTES),
+    ):
         if not 1 <= number <= most:
             raise InvalidQueryError(f"expected 1 to {most:,}, got {number:,}", place=place)
-    events: list[ReceivedEvent] = []
-    is_complete = True
-    size = 0
-    for found in _found(engine, asked, check_on):
-        size += len(found.payload) + len(found.properties)
-        if len(events) >= asked.rows or (events and size > asked.bytes):
-            is_complete = False
-            break
-        events.append(_received(found))
-    body = {"csv": _csv, "json": _json, "parquet": _parquet}[asked.format](events)
-    return ExportReply(id=asked.id, body=body, events=len(events), is_complete=is_complete)
-
-
-def _found(
-    engine: QueryEngine, asked: ExportRequest, check_on: Callable[[], object]
-) -> Iterator[QueryHit]:
-    cursor = ""
-    while True:
-        page = PageQuery(id=0, ask=asked.ask, cursor=cursor, rows=_PAGE, bytes=_PAGE_BYTES)
-        found = engine.page(page, check_on)
-        yield from found.events
-        cursor = found.cursor
-        if not cursor:
-            return
-        check_on()
-
-
-def _received(found: QueryHit) -> ReceivedEvent:
-    try:
-        properties = read_block(result_message(found, found.channel, None, found.received_ms).block)
-    except ProtocolError as error:  # kept as received, but its properties can't be read
-        return ReceivedEvent(
-            id=event_id(found.number),
-            channel=found.channel,
-            payload=found.payload,
-            received_ms=found.received_ms,
-            is_kept=True,
-            problem=str(error),
-        )
-    message = Publish(
-        topic=found.channel, payload=found.payload, qos=found.qos, properties=properties
+    columns = _checked(asked.columns)
+    page = PageQuery(
+        id=0,
+        ask=asked.ask,
+        cursor=asked.cursor,
+        rows=asked.rows,
+        bytes=asked.bytes,
+        within_ms=_WITHIN_MS,
     )
-    return to_received(message, found.received_ms)
+    rows, cursor = engine.rows(page, check_on)
+    if not asked.cursor:
+        columns = choose_columns(rows)
+    check_on()
+    body = _ENCODERS[asked.format](
+        to_events(rows, columns), is_first=not asked.cursor, is_last=not cursor
+    )
+    return ExportPart(id=asked.id, body=body, events=len(rows), columns=columns, cursor=cursor)
 
 
-def _json(events: Sequence[ReceivedEvent]) -> bytes:
-    return b"".join(json_line(event) + b"\n" for event in events)
-
-
-def _parquet(events: Sequence[ReceivedEvent]) -> bytes:
-    stream = pa.BufferOutputStream()
-    pyarrow.parquet.write_table(to_table(events), stream, compression="zstd")
-    return bytes(stream.getvalue())
-
-
-def _csv(events: Sequence[ReceivedEvent]) -> bytes:
-    """The columns of the table; a payload that is not text is in `payload_base64`."""
-    table = to_table(events)
-    names = [name for name in table.column_names if name != "payload"]
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([*(_cell(name) for name in names), "payload", _BINARY])
-    for row in table.to_pylist():
-        payload, binary = _payload(row["payload"])
-        cells = [_cell(row[name]) for name in names]
-        writer.writerow([*cells, _cell(payload), binary])
-    return text.getvalue().encode()
-
-
-def _payload(payload: bytes) -> tuple[str, str]:
+def _checked(columns: dict[str, str]) -> dict[str, str]:
+    """Columns come back with the cursor, from outside."""
     try:
-        return payload.decode(), ""
-    except UnicodeDecodeError:
-        return "", b64encode(payload).decode()
+        check_declared(columns)
+    except TablesError as error:
+        raise InvalidQueryError(str(error), place="cursor") from None
+    if len(columns) > MAX_COLUMNS or {name.lower() for name in columns} & set(FIELDS):
+        raise InvalidQueryError("expected the cursor of a part, as it came", place="cursor")
+    return columns
 
 
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-        case datetime():
-            return value.isoformat().replace("+00:00", "Z")
-        case bytes():
-            return _cell(value.decode(errors="replace"))
-        case list():
-            return _cell("; ".join(f"{name}={text}" for name, text in value))
-        case str():
-            return f"'{value}" if value.startswith(_FORMULA) else value
-    return str(value)
+def _arrow(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, events.schema) as stream:
+        if len(events):
+            stream.write_batch(events)
+    data = memoryview(sink.getvalue())
+    head = 0 if is_first else events.schema.serialize().size
+    return bytes(data[head : len(data) - (0 if is_last else _END)])
+
+
+def _json(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:  # noqa: ARG001
+    """Lines as `client.event_json` has them."""
+    texts, others = _payloads(events["payload"])
+    moments = pc.floor_temporal(events["received"], unit="millisecond").cast(pa.timestamp("ms"))
+    received_ms = moments.cast(pa.int64())
+    columns: list[tuple[str, Sequence[Any]]] = [
+        ("channel", events["channel"].to_pylist()),
+        ("attributes", _attributes(events)),
+        ("payload", texts.to_pylist()),
+        (_BINARY, others.to_pylist()),
+        ("metadata", _decoded(events["metadata"]).to_pylist()),
+        *((name, events[name].to_pylist()) for name in ("key", "deadline_ms")),
+        *((name, received_ms.to_pylist()) for name in ("published_ms", "received_ms")),
+        ("id", events["id"].to_pylist()),
+        ("source", [each or None for each in events["publisher"].to_pylist()]),
+    ]
+    used = [(name, values) for name, values in columns if any(v is not None for v in values)]
+    names = [name for name, _ in used]
+    encoder = msgspec.json.Encoder()
+    lines = bytearray()
+    for row in zip(*(values for _, values in used), strict=True):
+        found = {name: v for name, v in zip(names, row, strict=True) if v is not None}
+        encoder.encode_into(found, lines, -1)
+        lines += b"\n"
+    return bytes(lines)
+
+
+def _attributes(events: pa.RecordBatch) -> list[dict[str, Any]]:
+    """All attributes of each event, whether they have columns or not."""
+    found: list[dict[str, Any]] = [{} for _ in range(len(events))]
+    for row, items in _entries(events[ATTRIBUTES]):
+        found[row] = {name: _plain(value) for name, value in items}
+    for name in events.schema.names[len(FIELDS) :]:
+        values = events[name].to_pylist()
+        if pa.types.is_timestamp(events[name].type):
+            values = [_plain(value) for value in values]
+        for own, value in zip(found, values, strict=True):
+            if value is not None:
+                own[name] = value
+    return found
+
+
+def _entries(maps: pa.Array) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+    """The rows whose map has entries, and these."""
+    rows = np.flatnonzero(np.diff(maps.offsets.to_numpy()))
+    for row, items in zip(rows.tolist(), maps.take(pa.array(rows)).to_pylist(), strict=True):
+        yield row, [(n, next(v for v in s.values() if v is not None)) for n, s in items]
+
+
+def _plain(value: Any) -> Any:
+    return {"timestamp": _iso(value)} if isinstance(value, datetime) else value
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        found = column.to_pylist()
+        return pa.array([None if e is None else e.decode(errors="replace") for e in found])
+
+
+def _csv(events: pa.RecordBatch, *, is_first: bool, is_last: bool) -> bytes:  # noqa: ARG001
+    """A payload that is not text is in `payload_base64`."""
+    texts, others = _payloads(events["payload"])
+    names = [name for name in events.schema.names if name != "payload"]
+    columns = [_cells(name, events[name]) for name in names]
+    table = pa.table(
+        [*columns, _harmless(texts), others], names=[*map(_cell, names), "payload", _BINARY]
+    )
+    sink = io.BytesIO()
+    options = pyarrow.csv.WriteOptions(include_header=is_first)
+    pyarrow.csv.write_csv(table, sink, options)
+    return sink.getvalue()
+
+
+def _cells(name: str, column: pa.Array) -> pa.Array:
+    if name == ATTRIBUTES:
+        texts: list[str | None] = [None] * len(column)
+        for row, items in _entries(column):
+            texts[row] = "; ".join(f"{each}={_text(value)}" for each, value in items)
+        return _harmless(pa.array(texts, pa.string()))
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    if pa.types.is_binary(column.type):
+        column = _decoded(column)
+    return _harmless(column) if pa.types.is_string(column.type) else column
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _iso(value) if isinstance(value, datetime) else str(value)
+
+
+def _payloads(payloads: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """As texts, and in base64 those that are none."""
+    try:
+        return payloads.cast(pa.string()), pa.nulls(len(payloads), pa.string())
+    except pa.ArrowInvalid:
+        texts: list[str | None] = []
+        others: list[str | None] = []
+        for each in payloads.to_pylist():
+            try:
+                texts.append(each.decode())
+                others.append(None)
+            except UnicodeDecodeError:
+                texts.append(None)
+                others.append(b64encode(each).decode())
+        return pa.array(texts, pa.string()), pa.array(others, pa.string())
+
+
+def _harmless(texts: pa.Array) -> pa.Array:
+    """With an apostrophe before what would be a formula."""
+    is_formula = pc.match_substring_regex(texts, _FORMULA)
+    if not pc.any(is_formula).as_py():
+        return texts
+    return pc.if_else(is_formula, pc.binary_join_element_wise("'", texts, ""), texts)
+
+
+def _cell(name: str) -> str:
+    return f"'{name}" if name[:1] in "=+-@\t\r" else name
+
+
+_ENCODERS: Final[dict[ExportFormat, Callable[..., bytes]]] = {
+    "arrow": _arrow,
+    "csv": _csv,
+    "json": _json,
+}

@@ -13,13 +13,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from accord.core.queries.messages import MAX_FRAME, EngineName, Page, PageQuery, QueryHit
 from accord.pipeline.data_skipping import select
 from accord.pipeline.delta_log import Archive, DeltaLog, DeltaLogError, TableSnapshot
 from accord.pipeline.journal_readers import open_journal
-from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError, check
+from accord.pipeline.query.checks import MAX_ROWS, CheckedQuery, InvalidQueryError, check
 from accord.pipeline.query.chunks import NO_ROWS, Chunk, Chunks, Row
 from accord.pipeline.query.engine import Lookup, StaleError
 from accord.pipeline.query.planner import Planner
@@ -34,6 +37,7 @@ from accord.pipeline.query.scan_ranges import (
     rows_of_chunk,
     write_cursor,
 )
+from accord.pipeline.query.table_builder import TableBuilder, with_contents
 from accord.pipeline.query.tail import Hit, Tail
 from accord.pipeline.tables import TableFile, TablesError
 
@@ -60,6 +64,25 @@ class PageContext:
         return self.query.rows if self.left is None else min(self.query.rows, self.left)
 
 
+class Builder(Protocol):
+    """Takes chunks in order, each with the hits in it, until it is full."""
+
+    is_full: bool
+    reached: SortRank | None
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def remaining(self) -> int: ...
+
+    def merge(self, chunk: Chunk) -> None: ...
+
+
+B = TypeVar("B", bound=Builder)
+Result = TypeVar("Result")
+
+
 class PageBuilder:
     """Events of the page, in order, up to its limit."""
 
@@ -71,6 +94,10 @@ class PageBuilder:
         self._bytes_left = asked.query.bytes
         self._hits = hits
         self._next_hit = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.entries)
 
     @property
     def remaining(self) -> int:
@@ -110,6 +137,7 @@ class PageBuilder:
         self.reached = rank
 
 
+MAX_TABLE_ROWS: Final = 100_000
 SOFT_S: Final = 10.0  # after which a page ends early
 _ATTEMPTS: Final = 4
 _TAIL_BEHIND: Final = 200_000  # records archived since, after which a chunk is looked up again
@@ -136,7 +164,7 @@ class QueryEngine:
         """Return a page, or raise InvalidQueryError; `check_on` may raise to stop it."""
         began_s = time.monotonic()
         asked = self._context(query, check_on, began_s + min(SOFT_S, query.within_ms / 1_000))
-        pile, chunk, events = self._find_page(asked)
+        pile, chunk, events = self._find(asked, PageBuilder, self._events)
         return Page(
             id=query.id,
             events=tuple(events),
@@ -150,10 +178,27 @@ class QueryEngine:
             engine=asked.engine or "tail",
         )
 
+    def rows(
+        self, query: PageQuery, check_on: Callable[[], object] = lambda: None
+    ) -> tuple[pa.Table, str]:
+        """The same as a table with the columns of `ROW_SCHEMA`, and the cursor."""
+        until_s = time.monotonic() + query.within_ms / 1_000
+        asked = self._context(query, check_on, until_s, most_rows=MAX_TABLE_ROWS)
+        pile, chunk, rows = self._find(asked, self._table_builder, self._whole_rows)
+        return rows, self._cursor(asked, pile, chunk)
+
+    def _table_builder(self, asked: PageContext, hits: Sequence[Hit]) -> TableBuilder:
+        after = asked.part.after
+        return TableBuilder(asked.rows, asked.query.bytes, after, hits, self._tail.fetch)
+
     def _context(
-        self, query: PageQuery, check_on: Callable[[], object], until_s: float
+        self,
+        query: PageQuery,
+        check_on: Callable[[], object],
+        until_s: float,
+        most_rows: int = MAX_ROWS,
     ) -> PageContext:
-        question = check(query)
+        question = check(query, most_rows)
         ask = question.query
         snapshots, end = self._as_of(question)
         if not query.cursor:
@@ -185,7 +230,12 @@ class QueryEngine:
     def _committed(self) -> int:
         return open_journal(self._journal, self._node).extent().next_offset
 
-    def _find_page(self, asked: PageContext) -> tuple[PageBuilder, Chunk, list[QueryHit]]:
+    def _find(
+        self,
+        asked: PageContext,
+        build: Callable[[PageContext, Sequence[Hit]], B],
+        finish: Callable[[B, PageContext, TableSnapshot], Result],
+    ) -> tuple[B, Chunk, Result]:
         digest, before = asked.checked.digest, asked.part.before
         lost_from = -1
         for _ in range(_ATTEMPTS):
@@ -196,8 +246,8 @@ class QueryEngine:
                 chunk = None
             try:
                 is_final = lost_from == archived
-                pile, chunk = self._build(asked, snapshot, chunk, is_final=is_final)
-                return pile, chunk, self._events(pile, asked, snapshot)
+                pile, chunk = self._build(asked, snapshot, chunk, build, is_final=is_final)
+                return pile, chunk, finish(pile, asked, snapshot)
             except StaleError:
                 self._chunks.drop(digest, before)
                 # Nothing moved, yet neither journal nor archive has them: these records are lost.
@@ -205,8 +255,14 @@ class QueryEngine:
         raise InvalidQueryError("the archive changes faster than it can be read: try again")
 
     def _build(
-        self, asked: PageContext, snapshot: TableSnapshot, chunk: Chunk | None, *, is_final: bool
-    ) -> tuple[PageBuilder, Chunk]:
+        self,
+        asked: PageContext,
+        snapshot: TableSnapshot,
+        chunk: Chunk | None,
+        build: Callable[[PageContext, Sequence[Hit]], B],
+        *,
+        is_final: bool,
+    ) -> tuple[B, Chunk]:
         part = asked.part
         archived = chunk.archived if chunk else snapshot.archived.get(self._node, 0)
         # Always from the archive's end, so that other queries can use the rest.
@@ -214,7 +270,7 @@ class QueryEngine:
         asked.tail = max(0, tail.before - tail.first)
         most = asked.rows + 1
         hits = self._tail.find(asked.checked, tail, most, is_final=is_final, check=asked.check)
-        pile = PageBuilder(asked, hits)
+        pile = build(asked, hits)
         target = self._chunks.target(asked.checked.digest, part.before, part.after)
         while True:
             if chunk is None:
@@ -289,10 +345,10 @@ class QueryEngine:
             return [file for file in files if file.first_ms <= ms]
         return [file for file in files if file.last_ms >= ms]
 
-    def _cursor(self, asked: PageContext, pile: PageBuilder, chunk: Chunk) -> str:
+    def _cursor(self, asked: PageContext, pile: Builder, chunk: Chunk) -> str:
         """The next page's cursor; empty after the last page."""
         question, before = asked.checked, asked.part.before
-        left = None if asked.left is None else asked.left - len(pile.entries)
+        left = None if asked.left is None else asked.left - pile.count
         is_more = pile.is_full or chunk.end is not None
         if not is_more or left == 0 or pile.reached is None:
             self._chunks.drop(question.digest, before)
@@ -305,10 +361,7 @@ class QueryEngine:
         self, pile: PageBuilder, asked: PageContext, snapshot: TableSnapshot
     ) -> list[QueryHit]:
         """The events in full."""
-        if any(entry.size > _LARGEST for entry in pile.entries):
-            raise InvalidQueryError(
-                f"an event has more than the {_LARGEST:,} bytes a page can have"
-            )
+        _check_largest(max((entry.size for entry in pile.entries), default=0))
         lacking = [e for e in pile.entries if isinstance(e, Row) and not e.is_whole]
         self._load_contents(lacking, asked, snapshot)
         fresh = [entry.offset for entry in pile.entries if isinstance(entry, Hit)]
@@ -332,17 +385,51 @@ class QueryEngine:
         """Load the contents of rows that were returned without."""
         if not rows:
             return
-        table = self._planner.named(asked.checked.query.engine or "datafusion").contents(
-            snapshot,
-            self._node,
-            list(asked.opened.values()),
-            [row.offset for row in rows],
-            asked.check,
-        )
+        table = self._contents([row.offset for row in rows], asked, snapshot)
         columns = (table[name].to_pylist() for name in ("offset", "properties", "payload"))
         by_offset = {offset: rest for offset, *rest in zip(*columns, strict=True)}
         for row in rows:
             row.properties, row.payload = by_offset.get(row.offset, (row.properties, None))
+
+    def _contents(
+        self, offsets: list[int], asked: PageContext, snapshot: TableSnapshot
+    ) -> pa.Table:
+        engine = self._planner.named(asked.checked.query.engine or "datafusion")
+        files = list(asked.opened.values())
+        return engine.contents(snapshot, self._node, files, offsets, asked.check)
+
+    def _whole_rows(
+        self, pile: TableBuilder, asked: PageContext, snapshot: TableSnapshot
+    ) -> pa.Table:
+        """The rows with their contents; without those that retention has just removed."""
+        rows = pile.rows
+        _check_largest(pc.max(rows["payload_bytes"]).as_py() or 0)
+        is_outside = pc.is_valid(rows["payload_ref"])
+        lacking = pc.or_(
+            pc.is_null(rows["properties"]),
+            pc.and_(pc.is_null(rows["payload"]), pc.invert(is_outside)),
+        )
+        offsets = rows.filter(lacking)["offset"].to_pylist()
+        if offsets:
+            rows = with_contents(rows, self._contents(offsets, asked, snapshot), lacking)
+        if any(is_outside.to_pylist()):
+            payloads = map(self._payload, rows["payload"], rows["payload_ref"].to_pylist())
+            column = pa.array(payloads, pa.binary())
+            rows = rows.set_column(rows.column_names.index("payload"), "payload", column)
+        is_whole = pc.and_(pc.is_valid(rows["properties"]), pc.is_valid(rows["payload"]))
+        return rows.filter(is_whole).combine_chunks()
+
+    def _payload(self, inside: pa.Scalar, ref: str | None) -> Any:
+        try:
+            return inside if ref is None else self._archive.storage.read_payload(ref)
+        except TablesError:
+            return None
+
+
+def _check_largest(size: int) -> None:
+    if size > _LARGEST:
+        problem = f"an event has more than the {_LARGEST:,} bytes a page can have"
+        raise InvalidQueryError(problem)
 
 
 def _empty_chunk(part: RemainingQuery, is_newest_first: bool) -> Chunk:

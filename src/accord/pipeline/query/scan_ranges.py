@@ -140,7 +140,7 @@ def rows_of_chunk(
     rows = sum(file.rows for file in files)
     bytes_ = sum(file.bytes for file in files)
     fitting = CHUNK_BYTES * rows // bytes_ if bytes_ else MAX_CHUNK_ROWS
-    most = max(MIN_CHUNK_ROWS, min(MAX_CHUNK_ROWS, fitting))
+    most = max(MIN_CHUNK_ROWS, min(max(MAX_CHUNK_ROWS, page), fitting))
     if is_first:  # a second page may never be requested
         most = min(most, 2 * page)
     return min(most, left) if left is not None else most

@@ -33,6 +33,7 @@ CACHE_BYTES: Final = 48 << 20
 _BLOCKS_BEHIND: Final = 256  # archived blocks kept
 _OVERHEAD: Final = 400  # per record in memory
 _VALUES: Final = 8  # size of decoded values relative to the record
+EVENT_BYTES: Final = 48  # of an event in a page, beside its texts
 _CHECK_EVERY: Final = 64  # events between two cancellation checks
 
 
@@ -325,7 +326,7 @@ class Tail:
 
 def size_of(channel: str, properties_bytes: int, payload_bytes: int) -> int:
     """Approximate size of an event in a page."""
-    return 48 + len(channel) + properties_bytes + payload_bytes
+    return EVENT_BYTES + len(channel) + properties_bytes + payload_bytes
 
 
 def _rank(hit: Hit) -> SortRank:
