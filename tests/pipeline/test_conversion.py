@@ -19,9 +19,9 @@ from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.pipeline import conversion
 from accord.pipeline.conversion import ConversionError, convert
+from accord.pipeline.decode.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.maintenance import Compaction, compact
-from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.tables import AttributeColumn
 
 DAY = "2025-11-16"

@@ -13,8 +13,8 @@ from tests.strategies import TYPED, attribute_maps, trees
 from accord.core.model.channels import filter_selects
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
-from accord.pipeline.attributes import to_row
 from accord.pipeline.data_skipping import complete_columns, select
+from accord.pipeline.decode.attributes import to_row
 from accord.pipeline.delta_log import DeltaLog, JournalPart, WrittenFile
 from accord.pipeline.parquet_files import renamed, stats_json, upper_bound
 from accord.pipeline.storage import Storage

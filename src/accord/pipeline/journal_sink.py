@@ -29,11 +29,11 @@ import pyarrow as pa
 from accord.journal.ledger_records import LedgerRecord, encode_ledger
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
+from accord.pipeline.decode.rows import columns_of, ledger_columns
+from accord.pipeline.decode.scan import UNREADABLE, ScannedEvents, scan
 from accord.pipeline.delta_log import Archive, JournalPart, WrittenFile
 from accord.pipeline.journal_readers import open_journal, shown
 from accord.pipeline.parquet_files import renamed, write_file
-from accord.pipeline.rows import columns_of, ledger_columns
-from accord.pipeline.scan import UNREADABLE, ScannedEvents, scan
 from accord.pipeline.storage import Storage
 from accord.pipeline.tables import (
     EVENTS,

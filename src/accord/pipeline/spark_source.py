@@ -52,10 +52,10 @@ from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Extent, ReadResult, Retired
 from accord.journal.record import MAX_OFFSET, Batch
+from accord.pipeline.decode.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.journal_readers import JournalReader, is_remote, offset_within, open_journal
 from accord.pipeline.journal_source import SCHEMA, SliceOptions, SlicesReader
 from accord.pipeline.remote_journal import RemoteReader
-from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.source_options import DEFAULT_NODE, ReadOptions
 from accord.pipeline.spark_sink import EventStreamWriter, EventWriter, WriteOptions
 from accord.pipeline.tables import EVENTS

@@ -11,10 +11,10 @@ from tests.strategies import TYPED
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.tree import And
-from accord.pipeline.attributes import to_row
 from accord.pipeline.bulk.matcher import Matcher
 from accord.pipeline.bulk.predicate_compiler import PredicateSet, Registered
-from accord.pipeline.dictionary_columns import FIELD_OF
+from accord.pipeline.decode.attributes import to_row
+from accord.pipeline.decode.dictionary_columns import FIELD_OF
 from accord.pipeline.tables import ARROW, ATTRIBUTES_TYPE, PATHS_TYPE
 from accord.predicates import Index, Predicate, parse, parse_xpath
 

@@ -27,10 +27,10 @@ from tests.pipeline.kills.processes import PATIENCE_S, Told, wait_for_end
 
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
+from accord.pipeline.decode.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.delta_log import KEPT_H, Archive, DeltaLog
 from accord.pipeline.maintenance import conform
 from accord.pipeline.parquet_files import renamed
-from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.tables import (
     EVENTS,
     LEDGER,

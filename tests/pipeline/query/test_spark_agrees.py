@@ -16,7 +16,7 @@ from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.tree import Expr
-from accord.pipeline.attributes import to_row
+from accord.pipeline.decode.attributes import to_row
 from accord.pipeline.query.spark_predicate import to_column
 from accord.pipeline.spark_tables import spark_events
 from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS, Columns, columns_for

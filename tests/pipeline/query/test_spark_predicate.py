@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse, parse_xpath
-from accord.pipeline.attributes import Declared, to_row
+from accord.pipeline.decode.attributes import Declared, to_row
 from accord.pipeline.query.spark_predicate import to_column
 from accord.pipeline.spark_tables import spark_events
 from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS, columns_for

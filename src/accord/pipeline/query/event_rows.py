@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accord.journal.events import KeptEvent
-from accord.pipeline.dictionary_columns import FIELD_OF
-from accord.pipeline.msgpack_fields import Places, TextSlices
-from accord.pipeline.property_columns import PropertyColumns
-from accord.pipeline.rows import columns_of, event_ids
-from accord.pipeline.scan import PAD, ScannedEvents
+from accord.pipeline.decode.dictionary_columns import FIELD_OF
+from accord.pipeline.decode.msgpack_fields import Places, TextSlices
+from accord.pipeline.decode.property_columns import PropertyColumns
+from accord.pipeline.decode.rows import columns_of, event_ids
+from accord.pipeline.decode.scan import PAD, ScannedEvents
 from accord.pipeline.tables import ARROW, ATTRIBUTES, ATTRIBUTES_TYPE, COLUMNS
 
 MAX_COLUMNS: Final = 200  # of attributes

@@ -20,11 +20,11 @@ from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
+from accord.pipeline.decode.scan import decode_batch
 from accord.pipeline.journal_readers import JournalReader, open_journal
 from accord.pipeline.query.checks import CheckedQuery, seen
 from accord.pipeline.query.engine import StaleError
 from accord.pipeline.query.scan_ranges import RemainingQuery, SortRank
-from accord.pipeline.scan import decode_batch
 from accord.pipeline.tables import LAST_MS
 
 BLOCK_RECORDS: Final = 2_048

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from accord.core.model.document import Document
-from accord.pipeline.attributes import to_row
+from accord.pipeline.decode.attributes import to_row
 
 
 def test_a_value_goes_to_the_field_of_its_type() -> None:

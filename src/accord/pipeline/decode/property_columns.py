@@ -29,9 +29,9 @@ from accord.core.model.event import MAX_PAYLOAD, problem_with_name
 from accord.core.model.values import INTEGER_MAX, Value
 from accord.core.mqtt.event_mapping import DEADLINE, KEY, METADATA
 from accord.core.mqtt.properties import read_block
-from accord.pipeline.dictionary_columns import DictionaryColumn, inferred, value_structs
-from accord.pipeline.msgpack_fields import Flags, Places, TextSlices
-from accord.pipeline.scan import ScannedEvents
+from accord.pipeline.decode.dictionary_columns import DictionaryColumn, inferred, value_structs
+from accord.pipeline.decode.msgpack_fields import Flags, Places, TextSlices
+from accord.pipeline.decode.scan import ScannedEvents
 from accord.pipeline.tables import ATTRIBUTES_TYPE, LAST_MS
 
 MAX_STEPS: Final = 64

@@ -21,7 +21,7 @@ from accord.core.model.values import INTEGER_MAX, INTEGER_MIN
 from accord.journal.events import KeptEvent, decode_event
 from accord.journal.ledger_records import LedgerRecord, decode_ledger
 from accord.journal.record import Batch
-from accord.pipeline.msgpack_fields import (
+from accord.pipeline.decode.msgpack_fields import (
     ADDED,
     BINARY,
     FEWEST,

@@ -22,10 +22,10 @@ from accord.core.model.values import INTEGER_MAX, INTEGER_MIN
 from accord.core.monitoring.ledger import ALPHABET, Row, outcome_name
 from accord.journal.events import KeptEvent
 from accord.journal.ledger_records import LedgerRecord
-from accord.pipeline.attributes import held
-from accord.pipeline.msgpack_fields import Flags, Places, TextSlices
-from accord.pipeline.property_columns import PropertyColumns
-from accord.pipeline.scan import ScannedEvents, decode_batch, scan_events
+from accord.pipeline.decode.attributes import held
+from accord.pipeline.decode.msgpack_fields import Flags, Places, TextSlices
+from accord.pipeline.decode.property_columns import PropertyColumns
+from accord.pipeline.decode.scan import ScannedEvents, decode_batch, scan_events
 from accord.pipeline.tables import (
     ARROW,
     ATTRIBUTES,

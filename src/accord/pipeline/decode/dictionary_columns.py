@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from accord.core.model.values import Value, infer
-from accord.pipeline.msgpack_fields import Places
+from accord.pipeline.decode.msgpack_fields import Places
 from accord.pipeline.tables import ARROW, VALUE
 
 _MAX_REMEMBERED: Final = 100_000

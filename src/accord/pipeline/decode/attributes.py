@@ -21,7 +21,7 @@ from typing import Any
 
 from accord.core.model.document import Document
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
-from accord.pipeline.dictionary_columns import FIELD_OF
+from accord.pipeline.decode.dictionary_columns import FIELD_OF
 from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS
 
 Declared = Mapping[str, str]  # attribute -> name of its type in `tables.ARROW`

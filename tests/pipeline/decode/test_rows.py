@@ -21,8 +21,8 @@ from accord.journal.events import KeptEvent
 from accord.journal.ledger_records import LedgerRecord, encode_ledger, record_of
 from accord.journal.record import Batch
 from accord.pipeline import rows
-from accord.pipeline.attributes import to_row
-from accord.pipeline.scan import scan
+from accord.pipeline.decode.attributes import to_row
+from accord.pipeline.decode.scan import scan
 from accord.pipeline.tables import ARROW, LAST_MS, arrow_events, arrow_ledger
 
 DECLARED: Final = {"n": "integer", "f": "float", "s": "string", "b": "boolean", "t": "timestamp"}
