@@ -24,7 +24,7 @@ SHOWN: Final = 1_000  # rows on a terminal
 _ENDINGS: Final = ".parquet, .arrow, .csv, .jsonl"
 
 
-class Engine(StrEnum):
+class SqlEngine(StrEnum):
     SPARK = "spark"
     DATAFUSION = "datafusion"
 
@@ -36,8 +36,8 @@ def sql(
         "DIR|URI", "The archive.", show_default="that of the configuration"
     ),
     config: Path | None = option("FILE", "Configuration of the node.", show_default="accord.toml"),
-    engine: Engine = option(
-        None, "DataFusion needs no Java, and has no datasets.", default=Engine.SPARK
+    engine: SqlEngine = option(
+        None, "DataFusion needs no Java, and has no datasets.", default=SqlEngine.SPARK
     ),
     master: str | None = option(
         "URL",
@@ -91,11 +91,11 @@ def sql(
 
 @contextmanager
 def _rows(
-    engine: Engine, archive: str, query: str, master: str, settings: dict[str, str]
+    engine: SqlEngine, archive: str, query: str, master: str, settings: dict[str, str]
 ) -> Iterator[pa.RecordBatchReader]:
     from accord.pipeline.archive_sql import query_datafusion  # noqa: PLC0415
 
-    if engine is Engine.DATAFUSION:
+    if engine is SqlEngine.DATAFUSION:
         yield query_datafusion(archive, query)
         return
     from accord.core.queries.messages import StartPipeline  # noqa: PLC0415

@@ -6,9 +6,9 @@
     rows.writeStream.format("accord").option("url", "mqtt://localhost").start()
 
 Options are those of `source_options.ReadOptions` and `spark_sink.WriteOptions`; with the option
-`archive` those of `journal_source.SliceOptions`, which the archive job alone uses. A stream's offset
-holds one journal offset per node; its progress is kept in the checkpoint. A task reads a range of
-offsets of one journal; rows are returned as Arrow.
+`archive` those of `journal_source.SliceOptions`, which the archive job alone uses. A stream's
+offset holds one journal offset per node; its progress is kept in the checkpoint. A task reads a
+range of offsets of one journal; rows are returned as Arrow.
 
 Row filters of the source: from its options, and pushed down by Spark.
 
