@@ -20,7 +20,7 @@ from accord.core.mqtt.wire import read_varint, varint_bytes
 from accord.journal.events import KeptEvent
 from accord.journal.ledger_records import LedgerRecord, encode_ledger, record_of
 from accord.journal.record import Batch
-from accord.pipeline import rows
+from accord.pipeline.decode import rows
 from accord.pipeline.decode.attributes import to_row
 from accord.pipeline.decode.scan import scan
 from accord.pipeline.tables import ARROW, LAST_MS, arrow_events, arrow_ledger
