@@ -46,7 +46,7 @@ _COMMITS: Final = 100_000
 _QUICK_COMMITS: Final = 10_000
 _EVERY_MS: Final = 500
 _LOOK_EVERY: Final = 10  # commits between two looks for what is to be compacted
-_SUMMED_UP: Final = 2_000  # virtual commits between two checkpoints
+_SUMMED_UP: Final = 1_000  # virtual commits between two checkpoints
 _MEASURED: Final = 1_000
 _ROWS: Final = 1_000
 _BYTES: Final = 30_000
@@ -67,6 +67,8 @@ class Growth:
         self._table = DeltaLog(Storage(folder), EVENTS, [_NODE])
         self._table.create()
         self._began_ms = round(time() * 1000) - commits * _EVERY_MS
+        # Entries go in their order: one that is younger would keep all after it.
+        os.utime(self._log / f"{0:020}.json", (self._began_ms / 1000,) * 2)
         self._version = 0
         self._live: dict[str, TableFile] = {}
 
@@ -82,8 +84,8 @@ class Growth:
                     self._write(at_ms, [self._merged(files)], files, [])
             if index % _SUMMED_UP == 0:
                 progress(f"archive commits: {index:,} of {self._commits:,}")
-                self._sum_up()
-        self._sum_up()
+                self._sum_up(at_ms)
+        self._sum_up(at_ms)
 
     def commit(self) -> None:
         """Really."""
@@ -178,9 +180,11 @@ class Growth:
         entry.write_bytes(b"\n".join(map(msgspec.json.encode, [*actions, *more])))
         os.utime(entry, (at_ms / 1000,) * 2)
 
-    def _sum_up(self) -> None:
+    def _sum_up(self, at_ms: int) -> None:
         table = DeltaTable(str(self._folder / EVENTS))
         table.create_checkpoint()
+        (checkpoint,) = self._log.glob(f"{self._version:020}.checkpoint.parquet")
+        os.utime(checkpoint, (at_ms / 1000,) * 2)
         table.cleanup_metadata()
 
 
