@@ -147,7 +147,7 @@ $(WHEEL): pyproject.toml setup.py $(SOURCES) | $(MADE)
 $(ACCEPTANCE_NEEDS): pyproject.toml | $(MADE)
 	rm -rf build/acceptance
 	$(PYTHON) -m venv build/acceptance
-	$(PIP) --python build/acceptance/bin/python install $$($(BIN)/python scripts/requirements.py dependencies pipeline) duckdb paho-mqtt
+	$(PIP) --python build/acceptance/bin/python install $$($(BIN)/python scripts/requirements.py dependencies pipeline) duckdb polars paho-mqtt
 	@touch $@
 
 $(ACCEPTANCE): $(ACCEPTANCE_NEEDS) $(WHEEL)

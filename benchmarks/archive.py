@@ -101,7 +101,7 @@ class Bench:
         )
 
     def archive(self, journal: Path, rows: int, runs: Runs) -> StartPipeline:
-        """From when the journal's mark moves on until the manifest has it all."""
+        """From when the journal's mark moves on until the tables have it all."""
         start = self.start(journal, _INTERVAL_MS)
         _commit(journal, _FIRST_ROWS)
         with archiving(self.spark, start) as reached:
@@ -114,9 +114,11 @@ class Bench:
 
     def rows_of(self, start: StartPipeline, place: Path) -> StructType:
         """What is in this archive, as files of about the same size: those of the first rows too."""
-        from accord.pipeline.tables import events  # noqa: PLC0415 (needs Spark)
+        from accord.pipeline.delta_log import Archive  # noqa: PLC0415 (needs Spark)
+        from accord.pipeline.spark_tables import events  # noqa: PLC0415
 
-        rows = events(self.spark, start.archive)
+        archive = Archive(start.archive, [start.node])
+        rows = events(self.spark, archive.storage, archive.events.snapshot())
         for name, part, files in (
             ("first", rows.where(f"offset < {_FIRST_ROWS}"), 4),
             ("others", rows.where(f"offset >= {_FIRST_ROWS}"), _FILES),
@@ -192,10 +194,11 @@ class Progress:
 @contextmanager
 def archiving(spark: SparkSession, start: StartPipeline) -> Iterator[Progress]:
     from accord.pipeline.archive_job import ArchiveJob  # noqa: PLC0415 (needs Spark)
-    from accord.pipeline.manifest import Manifest  # noqa: PLC0415
+    from accord.pipeline.delta_log import Archive  # noqa: PLC0415
 
     reached = Progress()
-    job = ArchiveJob(spark, start, Manifest(start.archive), lambda done: reached.add(done.archived))
+    archive = Archive(start.archive, [start.node])
+    job = ArchiveJob(spark, start, archive, lambda done: reached.add(done.archived[start.node]))
     reached.problem = lambda: job.problem
     job.start()
     try:

@@ -21,8 +21,8 @@ from accord.journal.disk import OsDisk
 from accord.journal.ledger_records import encode_ledger, record_of
 from accord.journal.reader import Reader
 from accord.journal.segment_log import SegmentLog
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import SliceJob, write_slice
+from accord.pipeline import delta_log
+from accord.pipeline.journal_sink import SliceJob, commit_batch, write_slice
 from benchmarks.aims import Aim, aims_table
 from benchmarks.archive_queries import NODE, Archive, made
 from benchmarks.console import CHROMIUM, FLAGS
@@ -209,17 +209,17 @@ def _many(browser: Any, url: str, rows: int, events: int, aims: list[Aim]) -> Ta
 
 def _add_outcomes(archive: Archive) -> None:
     """An outcome of each event, archived: neither memory nor journal has them any more."""
-    log, manifest = SegmentLog(OsDisk(archive.journal)), Manifest(archive.path)
+    log, tables = SegmentLog(OsDisk(archive.journal)), delta_log.Archive(archive.path, [NODE])
     try:
-        first = manifest.snapshot().archived[NODE]
+        first = tables.archived(NODE)
         for start in range(1, archive.events + 1, _OUTCOMES):
             log.commit([_outcomes(archive, start)], now_ms=archive.received_ms(start - 1))
         end = Reader(archive.journal).extent().next_offset
         job = SliceJob(
-            node=NODE, journal=archive.journal, first=first, next=end, archive=archive.path,
-            declared={},
+            node=NODE, journal=archive.journal, first=first, next=end, archive=tables.place,
+            columns=tables.events.snapshot().columns,
         )  # fmt: skip
-        manifest.commit(added=write_slice(job), moved={NODE: (first, end)})
+        assert commit_batch([write_slice(job)], tables) is not None
         log.retire(now_ms=archive.received_ms(archive.events - 1), before_offset=end)
     finally:
         log.close()

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parent.parent / "src" / "accord"
 # Nouns of the field, although they end in -ing.
 _NOUNS: Final = {
     "bulk_brokering", "decoding", "delivery_accounting", "encoding", "event_mapping", "framing",
-    "housekeeping", "matching", "message_shaping", "pacing", "pruning", "signalling", "sniffing",
+    "data_skipping", "matching", "message_shaping", "pacing", "signalling", "sniffing",
     "targeting", "testing",
 }  # fmt: skip
 # The same concept at both ends of a protocol, or a driver and its simulated twin.

@@ -39,7 +39,7 @@ import msgspec
 
 from accord.core.queries.messages import (
     Answerable,
-    ExportReply,
+    ExportPart,
     ExportRequest,
     FromNode,
     FromPipeline,
@@ -164,8 +164,11 @@ class FakePipeline:
                 id=message.id, first_ms=0, width_ms=message.until_ms, counts=counts, read_ms=0
             )
         if isinstance(message, ExportRequest):
-            body = f"{message.format} of {message.ask.channel}".encode()
-            return ExportReply(id=message.id, body=body, events=message.rows, is_complete=True)
+            part = int(message.cursor or 0)
+            body = f"{message.format} {part} of {message.ask.channel}".encode()
+            cursor = str(part + 1) if part < 2 else ""
+            columns = {"n": "integer"}
+            return ExportPart(id=message.id, body=body, events=1, columns=columns, cursor=cursor)
         if isinstance(message, LedgerLookup):
             return LedgerReply(id=message.id, body=msgspec.msgpack.encode([]))
         if isinstance(message, NetLookup):

@@ -6,9 +6,10 @@ import io
 import json
 import signal
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 from rich.console import Console
@@ -16,11 +17,7 @@ from typer.testing import CliRunner, Result
 
 from accord.cli import query as query_runner
 from accord.cli.main import app
-from accord.client.event_table import to_table
-from accord.client.messages import ReceivedEvent
 from accord.client.query import QueryStats
-from accord.core.model.document import Document
-from accord.core.mqtt.properties import Properties
 from tests.client.fake_archive import FIRST_MS, FakeArchive
 
 
@@ -74,22 +71,32 @@ class TestOutput:
         matched = CliRunner().invoke(app, arguments, input=found.stdout)
         assert matched.stdout.splitlines() == found.stdout.splitlines()[1:]
 
-    def test_json_in_a_file(self, asking: Asking, tmp_path: Path) -> None:
-        path = tmp_path / "found.jsonl"
-        assert asking("uav/#", "--limit", "205", "-o", str(path)).exit_code == 0
-        assert len(path.read_text().splitlines()) == 205
+    @pytest.mark.parametrize("ending", ["json", "jsonl"])
+    def test_json_in_a_file(self, asking: Asking, tmp_path: Path, ending: str) -> None:
+        path = tmp_path / f"found.{ending}"
+        assert asking("uav/#", "-o", str(path)).exit_code == 0
+        assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [*range(250)]
         assert list(tmp_path.iterdir()) == [path]
 
     def test_parquet(self, asking: Asking, tmp_path: Path) -> None:
         path = tmp_path / "found.parquet"
-        found = asking("uav/#", "--limit", "1000", "--oldest", "-o", str(path))
+        found = asking("uav/#", "--oldest", "-o", str(path))
         assert (found.exit_code, found.stdout) == (0, "")
         table = pyarrow.parquet.read_table(path)
         assert table.column("n").to_pylist() == list(range(250))
-        assert table.column("received")[1].as_py() == datetime.fromtimestamp(
-            FIRST_MS / 1000 + 1, UTC
-        )
-        assert set(table.column("publisher").to_pylist()) == {"camera"}
+        assert pyarrow.parquet.read_metadata(path).num_row_groups == 3
+
+    def test_arrow(self, asking: Asking, tmp_path: Path) -> None:
+        path = tmp_path / "found.arrow"
+        assert asking("uav/#", "--limit", "205", "-o", str(path)).exit_code == 0
+        with pyarrow.ipc.open_stream(path.read_bytes()) as stream:
+            assert stream.read_all()["n"].to_pylist() == list(range(205))
+
+    def test_nothing_in_a_file(self, asking: Asking, tmp_path: Path) -> None:
+        asking.archive.size = 0
+        found = asking("uav/#", "-o", str(tmp_path / "x.csv"))
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert found.stderr.startswith("nothing found: uav/# since -24h")
 
     def test_nothing(self, asking: Asking) -> None:
         asking.archive.size = 0
@@ -121,6 +128,21 @@ class TestWhatIsAsked:
         assert (asked["where"], asked["since"], asked["until"]) == ("n > 1", "-2h", "-1h")
         assert (asked["order"], asked["limit"]) == ("oldest", 500)
 
+    def test_how_it_is_read(self, asking: Asking) -> None:
+        found = asking("uav/#", "--engine", "spark", "--as-of", "17", "--explain", "-n", "1")
+        asked = asking.asked()
+        assert (asked["engine"], asked["as_of"]) == ("spark", "17")
+        assert found.stderr.splitlines() == [
+            "engine datafusion: 2 files opened (1.0 KB), 5 skipped; 1 record not archived yet; 3 ms"
+        ]
+
+    def test_a_file_has_all(self, asking: Asking, tmp_path: Path) -> None:
+        asking("uav/#", "-w", "n > 1", "--oldest", "-o", str(tmp_path / "x.csv"))
+        first, second, _ = asking.archive.asked
+        expected = {"do": "export", "channel": "uav/#", "where": "n > 1", "since": "-24h"}
+        assert first == {**expected, "order": "oldest", "format": "csv"}
+        assert second["cursor"] == "100"
+
     def test_an_event_of_any_age(self, asking: Asking) -> None:
         asking("--event", "1-2")
         asked = asking.asked()
@@ -135,8 +157,10 @@ class TestMistakes:
             (["a/#/b"], "error: CHANNEL: expected '#' as the last level only"),
             (["a", "--since", "yesterday"], "error: --since: expected a time such as -24h"),
             (["a", "--until", "x"], "error: --until: expected a time"),
+            (["a", "--as-of", "v1"], "error: --as-of: expected a time"),
             (["a", "--event", "!"], "error: --event: expected letters and digits"),
             (["a", "--format", "parquet"], "error: --format: expected --output FILE"),
+            (["a", "--format", "csv"], "error: --format: expected --output FILE"),
             (["a", "-f", "table", "-o", "x"], "error: --output: expected --format json"),
             (["a", "-o", "x.txt"], "error: --output: expected --format, or a name that ends"),
             (["a", "-o", "missing/x.json"], "error: --output: missing/x.json: no such file"),
@@ -170,67 +194,24 @@ class TestMistakes:
         assert "pip install 'accord[pipeline]'" in found.stderr
 
 
-def test_ctrl_c_leaves_no_file_and_tells_the_node(asking: Asking, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_file(asking: Asking, tmp_path: Path) -> None:
     archive = asking.archive
     archive.holds_after = 1
     archive.interrupt = lambda: signal.raise_signal(signal.SIGINT)
-    found = asking("a", "--limit", "1000", "-o", str(tmp_path / "x.json"))
+    found = asking("a", "-o", str(tmp_path / "x.json"))
+    assert found.exit_code == 1
+    assert "interrupted after 100 events" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_tells_the_node(asking: Asking) -> None:
+    archive = asking.archive
+    archive.holds_after = 1
+    archive.interrupt = lambda: signal.raise_signal(signal.SIGINT)
+    found = asking("a", "--limit", "1000", "--json")
     assert found.exit_code == 1
     assert "interrupted after 200 events" in found.stderr
-    assert list(tmp_path.iterdir()) == []
     assert [each["do"] for each in archive.asked] == ["find", "next", "cancel"]
-
-
-def received(**fields: object) -> ReceivedEvent:
-    return ReceivedEvent(channel="a", received_ms=FIRST_MS, **fields)  # type: ignore[arg-type]
-
-
-class TestColumns:
-    def test_uniform_attributes_are_columns(self) -> None:
-        noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
-        table = to_table(
-            [
-                received(attributes={"n": 1, "x": 1, "mixed": 1, "t": noon, "big": 2**60}),
-                received(attributes={"n": 2, "x": 2.5, "mixed": "b", "on": True, "big": 0.5}),
-                received(),
-            ]
-        )
-        columns = {name: table.column(name).to_pylist() for name in table.column_names}
-        assert columns["n"] == [1, 2, None]
-        assert columns["x"] == [1.0, 2.5, None]
-        assert columns["on"] == [None, True, None]
-        assert columns["t"] == [noon, None, None]
-        assert columns["attributes"] == [
-            [("mixed", "1"), ("big", str(2**60))],
-            [("mixed", "b"), ("big", "0.5")],
-            [],
-        ]
-
-    def test_names_that_are_taken(self) -> None:
-        table = to_table([received(attributes={"Channel": "x", "n": 1, "N": 2})])
-        assert table.column("channel").to_pylist() == ["a"]
-        assert table.column("attributes").to_pylist() == [
-            [("Channel", "x"), ("n", "1"), ("N", "2")]
-        ]
-
-    def test_everything_else(self) -> None:
-        event = received(
-            id="7ZK",
-            payload=b"\xff",
-            key="k",
-            deadline_ms=5,
-            qos=1,
-            metadata=Document(b"<a>1</a>"),
-            properties=Properties(content_type="image/jpeg"),
-        )
-        [row] = to_table([event]).to_pylist()
-        assert (row["id"], row["payload"], row["key"], row["deadline_ms"]) == (
-            "7ZK",
-            b"\xff",
-            "k",
-            5,
-        )
-        assert (row["qos"], row["metadata"], row["content_type"]) == (1, b"<a>1</a>", "image/jpeg")
 
 
 class TestProgress:

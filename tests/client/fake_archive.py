@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+
+import pyarrow as pa
 
 import accord
 from accord.client.address import Address
@@ -19,6 +22,7 @@ from accord.core.router.rights import QUERIES
 from tests.client.test_driver import Line, Server
 
 Question = dict[str, Any]
+EXPORTS = "$accord/export"
 ENDING = ((PAGE, END),)
 FIRST_MS = 1_700_000_000_000
 
@@ -94,14 +98,16 @@ class FakeArchive:
                 if packet.topic == "$accord/attributes":
                     self._answer_attributes(line, packet)
                     return True
-                assert packet.topic == QUERIES
+                assert packet.topic in (QUERIES, EXPORTS)
                 question = json.loads(packet.payload)
                 self.asked.append(question)
                 self._find = question if question["do"] == "find" else self._find
                 self.news.set()
                 if len(self.asked) > self.holds_after and self.interrupt is not None:
                     asyncio.get_running_loop().call_soon(self.interrupt)
-                if question["do"] != "cancel" and len(self.asked) <= self.holds_after:
+                if question["do"] == "export" and len(self.asked) <= self.holds_after:
+                    self._export(line, packet, question)
+                elif question["do"] != "cancel" and len(self.asked) <= self.holds_after:
                     return self._answer(line, packet, question)
             case Disconnect() | Connect():
                 return False
@@ -136,6 +142,7 @@ class FakeArchive:
             "bytes": 1000,
             "tail": 1,
             "took_ms": 3,
+            "engine": "datafusion",
         }
         line.say(self._message(request, json.dumps(end).encode(), ENDING))
         return True
@@ -144,6 +151,33 @@ class FakeArchive:
         self.compared.append(json.loads(request.payload))
         answer = {"ok": True, "events": 1, "attributes": ["m"], "unknown": ["n"], "hint": self.hint}
         line.say(self._message(request, json.dumps(answer).encode(), ()))
+
+    def _export(self, line: Line, request: Publish, question: Question) -> None:
+        """A part of a hundred events."""
+        numbers = range(min(self.size, question.get("limit", self.size)))
+        first = int(question.get("cursor", "0"))
+        part = numbers[first : first + 100]
+        more = first + 100 < len(numbers)
+        if question.get("format") == "arrow":
+            body = self._arrow(list(part), is_first=not first, is_last=not more)
+        else:
+            body = b"".join(b'{"n":%d}\n' % number for number in part)
+        answer = self.failure or {
+            "ok": True,
+            "events": len(part),
+            "cursor": str(first + 100) if more else None,
+            "body": b64encode(body).decode(),
+        }
+        line.say(self._message(request, json.dumps(answer).encode(), ()))
+
+    @staticmethod
+    def _arrow(numbers: list[int], *, is_first: bool, is_last: bool) -> bytes:
+        rows = pa.record_batch({"n": pa.array(numbers, pa.int64())})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data[0 if is_first else rows.schema.serialize().size : None if is_last else -8]
 
     def _event(self, request: Publish, number: int) -> Publish:
         user = (

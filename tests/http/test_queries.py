@@ -10,6 +10,8 @@ from typing import Any
 import argon2
 import httpx
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from tests.cli.sample_report import sample_report
 from tests.fake_node import FakeNode
@@ -22,7 +24,7 @@ from accord.core.queries.journal_http import MSGPACK, decode_part
 from accord.core.queries.messages import (
     EventQuery,
     ExportFormat,
-    ExportReply,
+    ExportPart,
     HistogramPart,
     Page,
     QueryHit,
@@ -34,9 +36,9 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.retention import Retention
 from accord.journal.writer import Journal
+from accord.operations.event_export import PART_BYTES
 from accord.operations.ports import NodePorts
 from accord.operations.query_events import shown_event
-from accord.operations.query_overviews import EXPORT_BYTES
 from accord.runtime.pipeline import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin, wall_ms
 from accord.runtime.policy_store import PolicyStore
@@ -56,6 +58,16 @@ def found(
     block = encode_properties(Properties(user=user))
     length = len(block) - (block[0] < 128)  # the encoded length stands in front
     return QueryHit(7, number, 1_763_000_000_123, channel, "ann", 1, block[-length:], payload)
+
+
+def arrow_part(number: int) -> bytes:
+    """One of three, of a stream of Arrow."""
+    rows = pa.record_batch({"n": [number]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data[rows.schema.serialize().size if number else 0 : None if number == 2 else -8]
 
 
 class FakePipeline:
@@ -138,12 +150,24 @@ class FakePipeline:
         )
 
     async def export(
-        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int
-    ) -> ExportReply:
+        self,
+        ask: EventQuery,
+        *,
+        format_: ExportFormat,
+        cursor: str,
+        columns: dict[str, str],
+        bytes_: int,
+        importance: int,
+    ) -> ExportPart:
         await self._hang()
-        assert (bytes_, importance) == (EXPORT_BYTES, 3)
-        self.asked.append({"ask": ask, "format": format_, "rows": rows})
-        return ExportReply(id=1, body=b"a,b\r\n", events=7, is_complete=False)
+        assert (bytes_, importance) == (PART_BYTES, 3)
+        self.asked.append({"ask": ask, "format": format_, "cursor": cursor, "columns": columns})
+        if self.fails is not None and cursor:
+            raise self.fails
+        part = int(cursor or 0)
+        more = str(part + 1) if part < 2 else ""
+        body = arrow_part(part) if format_ == "arrow" else b"%d\r\n" % part
+        return ExportPart(id=1, body=body, events=1, columns={"n": "integer"}, cursor=more)
 
     async def report(self, *, since_ms: int, until_ms: int, channel: str, importance: int) -> bytes:
         if self.fails is not None:
@@ -223,6 +247,7 @@ def test_a_page_of_events() -> None:
         "bytes": 0,
         "tail": 1,
         "took_ms": 4,
+        "engine": "tail",
         "reached": None,
     }
     (asked,) = pipeline.asked
@@ -269,6 +294,15 @@ def test_page_after_page() -> None:
     assert len({asked["ask"] for asked in pipeline.asked}) == 1  # -1h is as it was
 
 
+def test_what_reads_the_archive_and_as_of_when() -> None:
+    pipeline = FakePipeline()
+    ask("/api/v1/query?channel=a&engine=spark&as_of=17", pipeline)
+    ask("/api/v1/query?channel=a&as_of=2026-11-16T00:00:00Z", pipeline)
+    first, second = (asked["ask"] for asked in pipeline.asked)
+    assert first == EventQuery(channel="a", is_newest_first=True, engine="spark", as_of_version=17)
+    assert (second.as_of_version, second.as_of_ms) == (None, 1_794_787_200_000)
+
+
 @pytest.mark.parametrize(
     ("query", "place", "problem"),
     [
@@ -279,6 +313,7 @@ def test_page_after_page() -> None:
         ("channel=a&where=x=1&xpath=/a", "xpath", "either where or xpath"),
         ("channel=a&since=soon", "since", "expected a time such as -24h"),
         ("channel=a&until=soon", "until", "expected a time such as -24h"),
+        ("channel=a&as_of=v1", "as_of", "expected a time such as -24h"),
         ("event=!", "event", "expected letters and digits"),
         ("cursor=x", "cursor", "expected the cursor of a page"),
     ],
@@ -290,7 +325,7 @@ def test_mistakes(query: str, place: str, problem: str) -> None:
     assert problem in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("query", ["page=0", "page=1001", "limit=0", "order=best"])
+@pytest.mark.parametrize("query", ["page=0", "page=1001", "limit=0", "order=best", "engine=duck"])
 def test_numbers_that_are_none(query: str) -> None:
     assert ask(f"/api/v1/query?channel=a&{query}").status_code == 400
 
@@ -540,7 +575,7 @@ def test_a_histogram_comes_in_parts() -> None:
         ("query/export?channel=sea/%23", 403, "channel"),
         ("query/export?channel=uav/1&format=xls", 400, "format"),
         ("query/export?channel=uav/1&limit=0", 400, "limit"),
-        ("query/export?channel=uav/1&limit=50001", 400, "limit"),
+        ("query/export?channel=uav/1&cursor=nonsense", 400, "cursor"),
     ],
 )
 def test_overviews_that_are_refused(path: str, status: int, place: str) -> None:
@@ -548,12 +583,66 @@ def test_overviews_that_are_refused(path: str, status: int, place: str) -> None:
     assert (answer.status_code, answer.json()["place"]) == (status, place)
 
 
-def test_a_file_of_events() -> None:
+def test_a_file_comes_as_one_body() -> None:
     pipeline = FakePipeline()
-    path = "/api/v1/query/export?channel=uav/%23&format=csv&since=-1h&order=oldest"
-    body = ask(path, pipeline, user="ann", users=(ANN,)).json()
-    assert (body["format"], body["events"], body["is_complete"]) == ("csv", 7, False)
-    assert msgspec.json.decode(msgspec.json.encode(body["body"]), type=bytes) == b"a,b\r\n"
-    (asked,) = pipeline.asked
-    assert (asked["format"], asked["rows"]) == ("csv", 10_000)
-    assert not asked["ask"].is_newest_first
+    path = "/api/v1/query/export?channel=uav/%23&format=csv&since=-1h&order=oldest&limit=9"
+    answer = ask(path, pipeline)
+    assert answer.content == b"0\r\n1\r\n2\r\n"
+    assert answer.headers["content-type"].startswith("text/csv")
+    first, second, third = pipeline.asked
+    assert (first["ask"].channel, first["ask"].limit, first["format"]) == ("uav/#", 9, "csv")
+    assert second["ask"] == third["ask"] == first["ask"]
+    assert [each["cursor"] for each in pipeline.asked] == ["", "1", "2"]
+    assert [each["columns"] for each in pipeline.asked] == [{}, {"n": "integer"}, {"n": "integer"}]
+
+
+def test_a_file_of_arrow_or_parquet() -> None:
+    answer = ask("/api/v1/query/export?channel=uav/%23&format=arrow", FakePipeline())
+    with pa.ipc.open_stream(answer.content) as stream:
+        assert stream.read_all().to_pydict() == {"n": [0, 1, 2]}
+    answer = ask("/api/v1/query/export?channel=uav/%23&format=parquet", FakePipeline())
+    assert answer.headers["content-type"] == "application/vnd.apache.parquet"
+    table = pyarrow.parquet.read_table(pa.BufferReader(answer.content))
+    assert table.to_pydict() == {"n": [0, 1, 2]}
+
+
+def test_a_file_that_fails_is_not_complete() -> None:
+    """The first part may be refused; after it, the body breaks off."""
+
+    async def main() -> list[Any]:
+        pipeline = FakePipeline(fails=PipelineError("failed", "gone"))
+        app = create_app(NodePorts(view=FakeNode(), pipeline=pipeline), is_loopback=False)
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/api/v1/query/export",
+            "query_string": b"channel=a",
+            "headers": [],
+            "http_version": "1.1",
+        }
+        messages = [{"type": "http.request", "body": b"", "more_body": False}]
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                return messages.pop()
+            await asyncio.sleep(3_600)
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app(scope, receive, send)
+        return sent
+
+    start, body = asyncio.run(main())
+    assert start["status"] == 200
+    assert body["more_body"]
+
+
+def test_the_file_of_an_event_is_for_those_who_may_see_it() -> None:
+    pipeline = FakePipeline(found(channel="home/bob/1"))
+    path = f"/api/v1/query/export?event={event_id(NUMBER)}&format=csv"
+    assert ask(path, pipeline, user="ann", users=(ANN,)).status_code == 404
+    assert ask(path, pipeline, user="root", users=(ROOT,)).status_code == 200
+    assert pipeline.asked[-1]["ask"].channel == "home/bob/1"

@@ -18,11 +18,13 @@ from accord.core.queries.messages import EventQuery, Page, PageQuery, QueryHit
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
 from accord.journal.segment_log import SegmentLog
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.query_engine import QueryEngine
-from accord.pipeline.slices import SliceJob, write_slice
-from accord.pipeline.tail import Tail
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.journal_sink import SliceDone, SliceJob, commit_batch, write_slice
+from accord.pipeline.query.datafusion_engine import DataFusionEngine
+from accord.pipeline.query.engine import ArchiveEngine
+from accord.pipeline.query.pages import QueryEngine
+from accord.pipeline.query.planner import Planner
+from accord.pipeline.query.tail import Tail
 
 NODE = "n1"
 DECLARED = {"altitude_m": "integer", "speed": "float"}
@@ -64,10 +66,13 @@ def random_event(rng: random.Random, number: int) -> KeptEvent:
 class World:
     """A journal that grows, and an archive that follows when it is told to."""
 
-    def __init__(self, folder: Path, *, segment_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, folder: Path, *, segment_bytes: int = 1 << 20, node: str = NODE, archive: str = ""
+    ) -> None:
+        self.node = node
         self.journal = str(folder / "journal")
-        self.archive = str(folder / "archive")
-        self.manifest = Manifest(self.archive)
+        self.archive = archive or str(folder / "archive")
+        self.tables = Archive(self.archive, [self.node])
         self.events: dict[int, KeptEvent] = {}
         self.next = 0
         self.archived = 0
@@ -90,28 +95,32 @@ class World:
         """Archive up to this offset."""
         if upto <= self.archived:
             return
+        commit_batch([self.slice(upto, DECLARED if declared is None else declared)], self.tables)
+        self.archived = upto
+
+    def slice(self, upto: int, declared: dict[str, str]) -> SliceDone:
+        columns = self.tables.events.columns(declared)
         job = SliceJob(
-            node=NODE,
+            node=self.node,
             journal=self.journal,
             first=self.archived,
             next=upto,
             archive=self.archive,
-            declared=DECLARED if declared is None else declared,
+            columns=self.tables.events.snapshot().columns,
+            declared=columns,
             large_bytes=LARGE_BYTES,
         )
-        moved = {NODE: (self.archived, upto)}
-        self.manifest.commit(added=write_slice(job), moved=moved)
-        self.archived = upto
+        return write_slice(job)
 
     def retire(self, before_offset: int) -> None:
         self._log.retire(now_ms=START_MS, before_offset=before_offset)
 
-    def queries(
-        self, lookup: ArchiveLookup, *, declared: dict[str, str] | None = None
-    ) -> QueryEngine:
-        """As after a start."""
-        tail = Tail(self.journal, DECLARED if declared is None else declared)
-        return QueryEngine(lookup, Manifest(self.archive), tail, node=NODE, journal=self.journal)
+    def queries(self, engine: ArchiveEngine | None = None) -> QueryEngine:
+        """As after a start; `engine` answers all, DataFusion by default."""
+        archive = Archive(self.archive, [self.node])
+        tail = Tail(self.journal)
+        planner = planner_of(engine or DataFusionEngine())
+        return QueryEngine(archive, tail, planner, node=self.node, journal=self.journal)
 
     def expected(self, ask: EventQuery) -> list[QueryHit]:
         """All of the answer, found without any of what is tested."""
@@ -150,13 +159,13 @@ def _matches(event: KeptEvent, ask: EventQuery) -> bool:
         values, document = dict(read.values), read.metadata
     except (AccordError, ValueError):
         values, document = {}, None
-    for name, kind in (("altitude_m", int), ("speed", float)):
-        value = values.get(name)
-        is_held = isinstance(value, int | float) and (kind is float or value == int(value))
-        if value is not None and not is_held:
-            del values[name]  # its column can't hold it
     where = not ask.where or parse(ask.where).evaluate(values, document) is True
     return where and (not ask.xpath or parse_xpath(ask.xpath).evaluate(values, document) is True)
+
+
+def planner_of(engine: ArchiveEngine) -> Planner:
+    """It takes this engine for everything."""
+    return Planner(engine, lambda: engine)
 
 
 def pages(

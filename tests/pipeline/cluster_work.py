@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.journals import START_MS, ledger_record, records, write_journal
 from tests.spark_cluster import JAVA_OPTIONS
 
@@ -24,15 +24,16 @@ from accord.core.queries.messages import (
     WatchedPredicate,
 )
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.attributes import TYPES
 from accord.pipeline.bulk_brokering import PredicateFolder, Registered, compile_set, match
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.query.datafusion_engine import DataFusionEngine
+from accord.pipeline.query.pages import QueryEngine
+from accord.pipeline.query.planner import Planner
+from accord.pipeline.query.spark_engine import SparkEngine
+from accord.pipeline.query.tail import Tail
 from accord.pipeline.report import make_report
 from accord.pipeline.session import is_connect, open_session
-from accord.pipeline.tables import events, ledger
-from accord.pipeline.tail import Tail
+from accord.pipeline.spark_tables import events, ledger, with_all_attributes
 
 EVENTS = 5_000
 EXECUTOR_MB = 480
@@ -80,40 +81,46 @@ def _executors(spark: SparkSession) -> int:
 
 
 def _archive(spark: SparkSession, start: StartPipeline) -> int:
-    manifest = Manifest(start.archive)
-    job = ArchiveJob(spark, start, manifest)
+    archive = Archive(start.archive, (_NODE,))
+    job = ArchiveJob(spark, start, archive)
     job.start()
     try:
         until_s = time.monotonic() + _PATIENCE_S
-        while manifest.snapshot().archived.get(_NODE, 0) <= EVENTS:
+        while archive.archived(_NODE) <= EVENTS:
             if time.monotonic() > until_s:
-                raise TimeoutError(f"archived {manifest.snapshot().archived}: {job.problem}")
+                raise TimeoutError(f"archived {archive.archived(_NODE)}: {job.problem}")
             time.sleep(0.1)
     finally:
         job.stop()
-    return events(spark, start.archive).count()
+    return _events(spark, archive).count()
+
+
+def _events(spark: SparkSession, archive: Archive) -> DataFrame:
+    snapshot = archive.events.snapshot()
+    return with_all_attributes(events(spark, archive.storage, snapshot), snapshot.columns)
 
 
 def _query(spark: SparkSession, start: StartPipeline) -> list[int]:
-    tail = Tail(start.journal, start.declared)
+    archive = Archive(start.archive, (_NODE,))
+    engine = SparkEngine(spark, archive.storage)
     queries = QueryEngine(
-        ArchiveLookup(spark, start.archive),
-        Manifest(start.archive),
-        tail,
+        archive,
+        Tail(start.journal),
+        Planner(DataFusionEngine(), lambda: engine),
         node=_NODE,
         journal=start.journal,
     )
-    ask = EventQuery(channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'")
+    ask = EventQuery(
+        channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'", engine="spark"
+    )
     return [event.number for event in queries.page(PageQuery(id=1, ask=ask)).events]
 
 
 def _report(spark: SparkSession, start: StartPipeline) -> list[int]:
     """How many events are kept and match: without predicates, with a broken one, and with two."""
-    kept, outcomes = (
-        events(spark, start.archive, None, start.declared),
-        ledger(spark, start.archive),
-    )
-    declared = {name: TYPES[kind] for name, kind in start.declared.items()}
+    archive = Archive(start.archive, (_NODE,))
+    outcomes = ledger(spark, archive.storage, archive.ledger.snapshot())
+    kept = _events(spark, archive)
     low = WatchedPredicate("uav/#", "altitude_m < 100", "")
     broken = WatchedPredicate("uav/#", "altitude_m <", "")
     counts = []
@@ -125,7 +132,6 @@ def _report(spark: SparkSession, start: StartPipeline) -> list[int]:
             since_ms=START_MS,
             until_ms=START_MS + 86_400_000,
             node=_NODE,
-            declared=declared,
         )
         counts.append(report.kept)
         counts += [use.matched for use in report.predicates]
@@ -145,7 +151,7 @@ def _match(spark: SparkSession, start: StartPipeline, folder: Path) -> dict[str,
     )
     shared = PredicateFolder(folder / "predicates")
     shared.publish(predicates)
-    kept = events(spark, start.archive)
+    kept = _events(spark, Archive(start.archive, (_NODE,)))
     found: dict[str, list[int]] = {}
     for origin in (predicates, shared):
         rows = match(kept, origin, columns=["number"]).collect()

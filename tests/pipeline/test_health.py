@@ -2,18 +2,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.pipeline.archives import log_entries
 from tests.pipeline.asking import NODE, World, made
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import Health
-from accord.pipeline.archive_job import BatchDone
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.service import Counts, HealthProbe
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.health import Counts, HealthProbe
+from accord.pipeline.journal_sink import NodeBatch
 
 
 def test_how_far_the_archive_is(tmp_path: Path) -> None:
     world = World(tmp_path)
-    condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
+    condition = HealthProbe(Archive(world.archive, [NODE]), world.journal, NODE)
     assert condition.sample(Health(state="ready")) == Health(state="ready")
     world.publish([made(n, START_MS, "a") for n in range(5)])
     world.follow(3)
@@ -27,21 +28,21 @@ def test_how_far_the_archive_is(tmp_path: Path) -> None:
     world.close()
 
 
-def test_a_damaged_manifest_is_told(tmp_path: Path) -> None:
+def test_a_damaged_table_is_told(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.publish([made(1, START_MS, "a")])
     world.follow(1)
-    (entry,) = (tmp_path / "archive" / "_manifest").glob("*.json")
-    entry.write_text("{}")
-    condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
-    assert "damaged" in condition.sample(Health()).problem
+    first, *_ = log_entries(tmp_path / "archive" / "events")
+    first.write_text("{}")
+    condition = HealthProbe(Archive(world.archive, [NODE]), world.journal, NODE)
+    assert condition.sample(Health()).problem.startswith(f"table {world.archive}/events: ")
     world.close()
 
 
 def test_rates_are_those_of_the_last_seconds() -> None:
     counts = Counts()
-    counts.add(BatchDone(archived=1, events=100, ledger_rows=50), now_s=0.0)
-    counts.add(BatchDone(archived=2, events=30), now_s=8.0)
+    counts.add(NodeBatch(archived=1, events=100, ledger_rows=50), now_s=0.0)
+    counts.add(NodeBatch(archived=2, events=30), now_s=8.0)
     assert counts.rows_per_s(9.0) == 18.0
     assert counts.rows_per_s(11.0) == 3.0
     assert (counts.events, counts.ledger_rows) == (130, 50)

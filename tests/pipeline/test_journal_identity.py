@@ -3,29 +3,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.pipeline.archives import NODE, archive_slices
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
+from accord.pipeline.delta_log import Archive, TableSnapshot
 from accord.pipeline.journal_readers import JournalMismatchError, check_same_journal, open_journal
-from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.slices import SliceJob, write_slice
 
 
-def archived(folder: Path, end: int) -> Snapshot:
-    """The archive of the journal there up to `end`."""
-    archive = folder.parent / "archive"
-    job = SliceJob(node="denver", journal=str(folder), first=0, next=end, archive=str(archive))
-    manifest = Manifest(archive)
-    manifest.commit(added=write_slice(job), moved={"denver": (0, end)})
-    return manifest.snapshot()
+def archived(folder: Path, end: int) -> TableSnapshot:
+    """The events of the journal there up to `end`."""
+    return archive_slices(folder.parent, end).events.snapshot()
 
 
-def check(folder: Path, snapshot: Snapshot) -> None:
-    check_same_journal(open_journal(str(folder)), str(folder), snapshot, "denver")
+def check(folder: Path, snapshot: TableSnapshot) -> None:
+    reached = snapshot.archived.get(NODE, 0)
+    check_same_journal(str(folder), NODE, archived=reached, events=snapshot.files)
 
 
 def test_its_own_journal_belongs_to_an_archive(tmp_path: Path) -> None:
     folder = write_journal(tmp_path / "journal", [records(0, 10), [ledger_record(0, 2)]])
-    check(folder, Manifest(tmp_path / "archive").snapshot())
+    check(folder, Archive(tmp_path / "archive", [NODE]).events.snapshot())
     snapshot = archived(folder, 11)
     check(folder, snapshot)
     write_journal(folder, [records(11, 20)])

@@ -31,7 +31,7 @@ from accord.core.queries.messages import (
     decode_from_pipeline,
     encode_frame,
 )
-from accord.pipeline.__main__ import HOPELESS
+from accord.pipeline.process import HOPELESS
 
 PATIENCE_S = 100.0
 

@@ -1,88 +1,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import pytest
+from tests.pipeline.journal_server import FakeNode, serving
 from tests.pipeline.journals import records, retire, write_journal
 
-from accord.core.queries.journal_http import JournalChunk, JournalExtent, PartBatch, encode_part
+from accord.core.queries.journal_http import JournalChunk, encode_part
 from accord.journal.reader import Extent, Reader, Retired
 from accord.journal.record import Batch
 from accord.pipeline.remote_journal import RemoteError, RemoteReader
-
-Answer = tuple[int, bytes]
-
-
-class FakeNode:
-    """Serves a journal as a node does; `before` may answer in its place."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.asked: list[str] = []
-        self.named: list[str | None] = []
-        self.before: Callable[[str], Answer | None] = lambda _: None
-
-    def answer(self, path: str) -> Answer:
-        parts = urlsplit(path)
-        extent = Reader(self.folder).extent()
-        if parts.path == "/api/v1/journal":
-            told = JournalExtent(
-                node="denver", first_offset=extent.first_offset, next_offset=extent.next_offset
-            )
-            return 200, msgspec.json.encode(told)
-        assert parts.path == "/api/v1/journal/records"
-        asked = {name: int(values[0]) for name, values in parse_qs(parts.query).items()}
-        batches: list[PartBatch] = []
-        next_offset, retired = asked["offset"], None
-        for found in Reader(self.folder).read(asked["offset"], max_bytes=asked["max_bytes"]):
-            if isinstance(found, Retired):
-                next_offset = retired = found.first_available
-            else:
-                assert isinstance(found, Batch)
-                data = bytes(found.data)
-                batches.append(PartBatch(found.first_offset, found.time_ms, found.lengths, data))
-                next_offset = found.end_offset
-        part = JournalChunk(
-            node="denver",
-            next_offset=next_offset,
-            end_offset=extent.next_offset,
-            batches=tuple(batches),
-            retired=retired,
-        )
-        return 200, encode_part(part)
-
-
-@contextmanager
-def serving(node: FakeNode) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            node.asked.append(self.path)
-            node.named.append(self.headers.get("Authorization"))
-            code, body = node.before(self.path) or node.answer(self.path)
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture
@@ -188,3 +116,25 @@ def test_only_http_is_spoken() -> None:
     for url in ("ftp://host", "http://", "data/journal"):
         with pytest.raises(RemoteError, match="expected http"):
             RemoteReader(url)
+
+
+def test_another_node_than_expected_is_not_read(node: FakeNode) -> None:
+    with serving(node) as host:
+        assert RemoteReader(f"http://{host}", "denver").extent() == Extent(0, 100)
+        reader = RemoteReader(f"http://{host}", "orlando")
+        with pytest.raises(RemoteError, match="this is node denver, expected orlando"):
+            reader.extent()
+
+
+def test_without_patience_it_tries_once(node: FakeNode) -> None:
+    node.before = lambda _: (503, b"{}")
+    with serving(node) as host, pytest.raises(RemoteError, match="503"):
+        RemoteReader(f"http://{host}", is_patient=False).extent()
+    assert len(node.asked) == 1
+
+
+def test_for_few_records_few_bytes_are_asked_for(node: FakeNode) -> None:
+    with serving(node) as host:
+        assert read_all(RemoteReader(f"http://{host}"), 5, max_records=1) == records(5, 6, size=50)
+    (asked,) = [path for path in node.asked if "max_bytes" in path]
+    assert int(asked.rpartition("=")[2]) < 10_000

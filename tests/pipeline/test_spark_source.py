@@ -63,7 +63,7 @@ def test_a_journal_is_a_table_of_events(spark: SparkSession, journal: Path) -> N
 def test_the_ledger_is_a_table_too(spark: SparkSession, journal: Path) -> None:
     rows = read(spark, journal, table="ledger").orderBy("number").collect()
     assert [(row.offset, row.number, row.outcome) for row in rows] == [
-        (200, 0, "delivered"),
+        (200, None, "delivered"),
         (200, 1, "delivered"),
         (200, 2, "delivered"),
     ]

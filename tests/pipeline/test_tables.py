@@ -3,25 +3,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from tests.pipeline.archives import NODE, archive_slices
 from tests.pipeline.journals import START_MS, ledger_record, write_journal
 
 from accord.core.mqtt.properties import Properties, encode_properties
 from accord.core.mqtt.wire import read_varint
 from accord.journal.events import KeptEvent
-from accord.pipeline import tables
-from accord.pipeline.attributes import TYPES, schema
-from accord.pipeline.columns import to_column
-from accord.pipeline.housekeeping import compact
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import SliceJob, write_slice
-from accord.pipeline.tables import FileEntry, TablesError
-from accord.predicates import parse
+from accord.pipeline import spark_tables, tables
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.maintenance import Compaction, compact
+from accord.pipeline.storage import Storage
+from accord.pipeline.tables import TablesError
 
 ALTITUDES = ("5", "2.5", "-0.0", "9007199254740993", "high", "true", "1e300", "9223372036854775808")
 
@@ -36,29 +36,24 @@ def kept(number: int, *pairs: tuple[str, str]) -> bytes:
 
 def archive(
     tmp_path: Path, commits: list[tuple[list[bytes], dict[str, str]]], *, name: str = "archive"
-) -> Path:
+) -> Archive:
     """Each commit archived with its own declaration."""
     folder = tmp_path / name
-    journal = write_journal(folder / "journal", [records for records, _ in commits])
-    manifest = Manifest(folder)
-    first = 0
-    for records, declared in commits:
-        end = first + len(records)
-        job = SliceJob(
-            node="here", journal=str(journal), first=first, next=end, archive=str(folder),
-            declared=declared,
-        )  # fmt: skip
-        manifest.commit(added=write_slice(job), moved={"here": (first, end)})
-        first = end
-    return folder
+    write_journal(folder / "journal", [records for records, _ in commits])
+    made = Archive(folder / "archive", [NODE])
+    end = 0
+    for commit, declared in commits:
+        end += len(commit)
+        archive_slices(folder, end, archive=made, declared=declared)
+    return made
 
 
-def test_channels_have_groups() -> None:
-    assert tables.group_of("uav/1/imagery") == tables.group_of("uav") == "uav"
-    assert tables.group_of("UAV-2_x/1") == "UAV-2_x"
-    for channel in ("", "a b/1", "x" * 41, "../etc", "_other/1", "$sys/a", "é", "a=b"):
-        assert tables.group_of(channel)[0] == "_"
-        assert len(tables.group_of(channel)) == 3
+def events(spark: SparkSession, made: Archive) -> DataFrame:
+    return spark_tables.events(spark, made.storage, made.events.snapshot())
+
+
+def ledger(spark: SparkSession, made: Archive) -> DataFrame:
+    return spark_tables.ledger(spark, made.storage, made.ledger.snapshot())
 
 
 def test_days_are_those_of_utc() -> None:
@@ -74,7 +69,7 @@ def test_days_are_those_of_utc() -> None:
     [
         ({"a": "number"}, "'a': expected integer, float, string, boolean, timestamp, got 'number'"),
         ({"Payload": "string"}, "there is a column 'payload'"),
-        ({"group": "string"}, "there is a column 'group'"),
+        ({"day": "string"}, "there is a column 'day'"),
         ({"a": "string", "A": "string"}, "'A': there is a column 'a'"),
         ({"": "string"}, "expected an attribute's name"),
     ],
@@ -87,118 +82,134 @@ def test_columns_that_a_table_cannot_have_are_refused(
     tables.check_declared({"altitude_m": "float", "an odd `name`": "string"})
 
 
+def test_an_attribute_keeps_its_column_and_gets_another_for_another_type() -> None:
+    first = tables.columns_for({"a b": "integer", "a_b": "string", "A_B": "float"}, ())
+    assert [each.name for each in first] == ["a_b", "a_b_string", "A_B_float"]
+    again = tables.columns_for({"a_b": "string", "a b": "float", "payload!": "string"}, first)
+    assert [each.name for each in again] == ["a_b_string", "a_b_float_2", "payload_"]
+    schema = tables.arrow_events((*first, again[2]))
+    assert tables.columns_of_schema(schema) == (*first, again[2])
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text(max_size=5) | st.sampled_from(["a", "A", "a b", "a_b", "payload", "day"]),
+            st.sampled_from(list(tables.ARROW)),
+            max_size=4,
+        ),
+        max_size=4,
+    )
+)
+def test_columns_have_names_of_their_own(declarations: list[dict[str, str]]) -> None:
+    present: tables.Columns = ()
+    for declared in declarations:
+        found = tables.columns_for(declared, present)
+        assert [(each.attribute, each.kind) for each in found] == list(declared.items())
+        present += tuple(each for each in found if each not in present)
+    taken = [each.name.lower() for each in present] + [name.lower() for name in tables.COLUMNS]
+    assert len(set(taken)) == len(taken)
+
+
 def test_a_reference_leads_to_a_payload_and_nowhere_else(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
     ref = tables.payload_ref("../n", 7, START_MS)
-    (tmp_path / ref).parent.mkdir(parents=True)
-    (tmp_path / ref).write_bytes(b"large")
-    assert tables.read_payload(tmp_path, ref) == b"large"
+    former = "payloads/day=2025-11-16/n-7"
+    for path in (ref, former):
+        storage.write(path, b"large")
+        assert storage.read_payload(path) == b"large"
     with pytest.raises(TablesError, match="not kept any more"):
-        tables.read_payload(tmp_path, ref + "1")
-    for bad in ("../secret", "payloads/../secret", "payloads/day=2025-11-16/../x", ""):
+        storage.read_payload(ref + "1")
+    for bad in ("../secret", "payloads/../secret", "events/_payloads/day=2025-11-16/../x", ""):
         with pytest.raises(TablesError, match="expected a reference to a payload"):
-            tables.read_payload(tmp_path, bad)
-
-
-def test_columns_for_predicates_are_those_of_attributes() -> None:
-    declared = {"a": "integer", "b": "timestamp"}
-    mine = {field.name: field.dataType for field in tables.spark_events(declared)}
-    for field in schema({name: TYPES[kind] for name, kind in declared.items()}):
-        assert mine[field.name] == field.dataType
-
-
-def test_the_newest_type_of_an_attribute_counts() -> None:
-    def file(last_ms: int, declared: dict[str, str]) -> FileEntry:
-        return FileEntry(
-            table="events", path="", day="", rows=1, bytes=1, node="n", last_ms=last_ms,
-            first_offset=0, last_offset=0, declared=declared,
-        )  # fmt: skip
-
-    files = [file(9, {"a": "float"}), file(5, {"a": "integer", "b": "string"})]
-    assert tables.newest_declared(files) == {"a": "float", "b": "string"}
-    assert [declared for declared, _ in tables.by_declared([*files, files[0]])] == [
-        {"a": "float"},
-        {"a": "integer", "b": "string"},
-    ]
+            storage.read_payload(bad)
 
 
 def test_an_archive_without_files_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
-    assert tables.events(spark, tmp_path).count() == 0
-    assert tables.events(spark, tmp_path, declared={"a": "float"}).columns[10] == "a"
-    assert tables.ledger(spark, tmp_path).columns == tables.arrow_ledger().names
+    made = Archive(tmp_path / "archive", [NODE])
+    assert events(spark, made).count() == 0
+    made.events.columns({"a": "float"})
+    assert events(spark, made).columns[10] == "a"
+    assert ledger(spark, made).columns == tables.arrow_ledger().names
 
 
 def test_both_tables_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     xml = ("metadata", "<r><n>1</n><n>2</n></r>")
     records = [kept(1, ("altitude", "300"), ("seen", "2026-11-16T08:00:00Z")), kept(2, xml)]
-    folder = archive(tmp_path, [([*records, ledger_record(7, 2)], {"altitude": "integer"})])
-    frame = tables.events(spark, folder)
-    assert frame.schema == tables.spark_events({"altitude": "integer"})
+    made = archive(tmp_path, [([*records, ledger_record(7, 2)], {"altitude": "integer"})])
+    frame = events(spark, made)
+    assert frame.schema == spark_tables.spark_events(made.events.snapshot().columns)
     first, second = frame.orderBy("offset").collect()
-    assert (first.node, first.number, first.channel, first.altitude) == ("here", 1, "uav/1", 300)
+    assert (first.node, first.number, first.channel, first.altitude) == (NODE, 1, "uav/1", 300)
     assert first.received.astimezone(UTC) == datetime.fromtimestamp((START_MS + 1) / 1000, UTC)
     assert first.attributes["seen"].timestamp.astimezone(UTC).hour == 8
-    assert (first.payload, first.payload_bytes, first.group) == (b"1", 1, "uav")
+    assert (first.payload, first.payload_bytes) == (b"1", 1)
     assert str(first.day) == "2025-11-16"
     assert second.paths["/r/n"] == ["1", "2"]
     assert bytes(second.metadata).decode() == xml[1]
-    rows = tables.ledger(spark, folder).orderBy("number").collect()
+    rows = ledger(spark, made).orderBy("number").collect()
     assert [(row.number, row.id, row.outcome, row.offset) for row in rows] == [
         (7, "7", "delivered", 2),
         (8, "8", "delivered", 2),
     ]
 
 
+def test_a_day_is_that_of_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Also just before midnight of UTC, whatever the session's time zone."""
+    last = KeptEvent(START_MS + 16 * 3_600_000 - 1, "a", "p", 0, -1, b"", b"", 1)
+    made = archive(tmp_path, [([msgspec.msgpack.encode(last)], {})])
+    (row,) = events(spark, made).collect()
+    assert str(row.day) == made.events.snapshot().files[0].day == "2025-11-16"
+
+
 def test_compacted_files_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     commits = [([kept(n, ("a", str(n)))], {"a": "integer"}) for n in range(3)]
-    folder = archive(tmp_path, [*commits, ([ledger_record(7, 2)], {})])
-    manifest = Manifest(folder)
-    before = sorted(map(repr, tables.events(spark, folder).collect()))
-    files = [each for each in manifest.snapshot().files if each.table == "events"]
-    manifest.commit(added=compact(folder, files), removed=[each.path for each in files])
-    assert sorted(map(repr, tables.events(spark, folder).collect())) == before
-    assert tables.events(spark, folder).where("number = 1").count() == 1
+    made = archive(tmp_path, [*commits, ([ledger_record(7, 2)], {})])
+    before = sorted(map(repr, events(spark, made).collect()))
+    snapshot = made.events.snapshot()
+    job = Compaction(
+        archive=made.place, table="events", columns=snapshot.columns, files=snapshot.files
+    )
+    done = compact(job)
+    assert done is not None
+    made.events.replace(snapshot.files, [done.file])
+    assert sorted(map(repr, events(spark, made).collect())) == before
+    assert events(spark, made).where("number = 1").count() == 1
 
 
-def values(attributes: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
-    """A column may have made 5 of 5.0; it has not made 1 of true."""
-    found = {name: [v for v in row or () if v is not None] for name, row in attributes.items()}
-    return {name: (bool in map(type, some), some) for name, some in found.items()}
-
-
-def test_declarations_may_change(spark: SparkSession, tmp_path: Path) -> None:
-    """A table over files of several declarations is as if all had the one that is wanted."""
-    records = [kept(n, ("altitude", text), ("b", str(n))) for n, text in enumerate(ALTITUDES)]
-    kinds: list[dict[str, str]] = [{}, *({"altitude": k} for k in ("integer", "float", "boolean"))]
-    mixed = archive(tmp_path, [(records, declared) for declared in kinds])
-    for kind in ("integer", "float"):
-        wanted = {"altitude": kind}
-        alike = archive(tmp_path, [(records, wanted) for _ in kinds], name=kind)
-        frame = tables.events(spark, mixed, declared=wanted)
-        assert frame.schema == tables.spark_events(wanted)
-        got, expected = (
-            each.orderBy("offset").select("offset", "altitude", "attributes").collect()
-            for each in (frame, tables.events(spark, alike))
-        )
-        for mine, theirs in zip(got, expected, strict=True):
-            assert mine.altitude == theirs.altitude, (kind, mine)
-            assert type(mine.altitude) is type(theirs.altitude)
-            held = {} if mine.altitude is None else {"altitude": mine.attributes.get("altitude")}
-            assert values(mine.attributes | held) == values(theirs.attributes | held)
-    assert tables.events(spark, mixed).schema["altitude"].dataType == TYPES["boolean"]
-
-
-def test_conditions_find_declared_attributes_wherever_they_are(
+def test_an_attributes_value_is_in_one_of_its_columns_or_in_the_map(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    records = [kept(n, ("altitude", str(100 * n))) for n in range(4)]
-    folder = archive(tmp_path, [(records, {}), (records, {"altitude": "float"})])
-    declared = {"altitude": TYPES["float"]}
-    found = tables.events(spark, folder).where(to_column(parse("altitude > 150"), declared))
-    assert sorted(row.number for row in found.collect()) == [2, 2, 3, 3]
+    """Whatever was declared when an event was archived, and whether the value fits."""
+    commit = [kept(n, ("altitude", text), ("b", str(n))) for n, text in enumerate(ALTITUDES)]
+    plain = archive(tmp_path, [(commit, {})], name="plain")
+    expected = [
+        row.attributes["altitude"] for row in events(spark, plain).orderBy("offset").collect()
+    ]
+    kinds: list[dict[str, str]] = [{}, *({"altitude": k} for k in ("integer", "float", "boolean"))]
+    made = archive(tmp_path, [(commit, declared) for declared in kinds])
+    columns = made.events.snapshot().columns
+    assert [each.name for each in columns] == ["altitude", "altitude_float", "altitude_boolean"]
+    rows = events(spark, made).orderBy("offset").collect()
+    for row in rows:
+        own = [row[each.name] for each in columns if row[each.name] is not None]
+        in_map = [v for v in row.attributes.get("altitude") or () if v is not None]
+        wanted = [v for v in expected[row.offset % len(ALTITUDES)] if v is not None]
+        assert own + in_map == wanted
+        assert row.attributes["b"].integer == row.number
+    whole = spark_tables.with_all_attributes(events(spark, made), columns)
+    for row in whole.orderBy("offset").collect():
+        found = [v for v in row.attributes["altitude"] if v is not None]
+        assert found == [v for v in expected[row.offset % len(ALTITUDES)] if v is not None]
 
 
-def test_readers_other_than_spark_take_the_same_files(tmp_path: Path) -> None:
-    folder = archive(tmp_path, [([kept(1, ("a", "5")), kept(2)], {})])
-    (file,) = Manifest(folder).snapshot().files
-    table: Any = pq.ParquetFile(folder / file.path).read()
-    assert table.schema == tables.arrow_events({})
+def test_readers_that_know_nothing_of_us_take_the_same_table(tmp_path: Path) -> None:
+    made = archive(tmp_path, [([kept(1, ("a", "5")), kept(2)], {"a": "integer"})])
+    table = DeltaTable(f"{made.place}/events").to_pyarrow_table()
+    assert set(table.column_names) == set(tables.arrow_events(made.events.snapshot().columns).names)
+    assert sorted(table["number"].to_pylist()) == [1, 2]
+    assert table["a"].to_pylist() == [5, None]
+    (file,) = made.events.snapshot().files
+    with pq.ParquetFile(f"{made.place}/events/{file.path}") as read:
+        schema = tables.arrow_events(made.events.snapshot().columns)
+        assert read.schema_arrow.equals(schema.remove(schema.get_field_index("day")))

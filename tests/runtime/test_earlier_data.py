@@ -10,8 +10,8 @@ import asyncio
 import tarfile
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from accord.core.broker.broker import Broker
 from accord.core.policy.policy_set import parse_policy_set
@@ -23,7 +23,8 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.operations.policies import Version
-from accord.pipeline.manifest import Manifest
+from accord.pipeline.conversion import convert
+from accord.pipeline.delta_log import Archive
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.initial_policies import load_initial_policies
 from accord.runtime.policy_store import PolicyStore
@@ -83,8 +84,17 @@ def test_a_former_strategy_is_read_as_the_present_one() -> None:
 
 
 def test_the_archive_is_there(directory: Path) -> None:
-    snapshot = Manifest(directory / "archive").snapshot()
-    events = [each for each in snapshot.files if each.table == "events"]
-    assert (
-        sum(pq.read_metadata(directory / "archive" / each.path).num_rows for each in events) == 52
+    """As Delta tables, which it gets at the first start, and with the same files."""
+    files = set((directory / "archive").rglob("*.parquet"))  # some had been compacted
+    archive = Archive(directory / "archive", ["vm"])
+    assert convert(archive.storage) == 2
+    assert set((directory / "archive").rglob("*.parquet")) == files
+    levels = DeltaTable(str(directory / "archive" / "events")).to_pyarrow_table(
+        columns=["offset", "number", "channel", "attributes"]
     )
+    assert len(levels) == 52
+    pump = [row for row in levels.sort_by("offset").to_pylist() if row["channel"] == "plant/pump"]
+    assert [dict(row["attributes"])["level"]["integer"] for row in pump] == list(range(50))
+    end = Reader(directory / EVENTS).extent().next_offset
+    reached = [table.snapshot().archived for table in archive.tables]
+    assert reached == [{"vm": end}] * 2

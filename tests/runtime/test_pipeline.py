@@ -19,7 +19,7 @@ from tests import fake_pipeline
 from accord.core.monitoring.statistics import PipelineStatus
 from accord.core.queries.messages import (
     EventQuery,
-    ExportReply,
+    ExportPart,
     HistogramPart,
     Measure,
     MeasuredValues,
@@ -127,16 +127,16 @@ def test_many_questions_at_a_time(tmp_path: Path) -> None:
 
 
 def test_histograms_and_files(tmp_path: Path) -> None:
-    async def scenario() -> tuple[HistogramPart, ExportReply]:
+    async def scenario() -> tuple[HistogramPart, ExportPart]:
         async with a_pipeline(tmp_path, {"events": 3}) as pipeline:
             return await asyncio.gather(
                 pipeline.histogram(A, until_ms=9, buckets=1),
-                pipeline.export(A, format_="csv", rows=7, bytes_=100),
+                pipeline.export(A, format_="csv", cursor="2", columns={"n": "integer"}),
             )
 
     part, file = asyncio.run(scenario())
     assert (part.counts, part.width_ms, part.cursor) == ((3,), 9, "")
-    assert (file.body, file.events, file.is_complete) == (b"csv of a", 7, True)
+    assert (file.body, file.events, file.cursor) == (b"csv 2 of a", 1, "")
 
 
 def test_who_goes_away_cancels_a_histogram(tmp_path: Path) -> None:
@@ -574,5 +574,5 @@ def test_one_that_is_off_says_so() -> None:
 
 async def _pid(pipeline: Pipeline) -> int:
     await until(lambda: pipeline._process is not None)
-    assert pipeline._process is not None
+    assert isinstance(pipeline._process, pipeline_process.PipelineProcess)
     return pipeline._process.pid

@@ -1999,10 +1999,8 @@ export interface components {
         /** EventFile */
         EventFile: {
             body: string;
+            cursor: string | null;
             events: number;
-            /** @enum {unknown} */
-            format: "csv" | "json" | "parquet";
-            is_complete: boolean;
         };
         /** EventHere */
         EventHere: {
@@ -2138,17 +2136,28 @@ export interface components {
         };
         /** ExportEvents */
         ExportEvents: {
-            /** @example demo/feeder/+ */
-            channel: string;
+            /** @default null */
+            as_of: string | null;
+            /**
+             * @default null
+             * @example demo/feeder/+
+             */
+            channel: string | null;
+            /** @default  */
+            cursor: string;
             /** @enum {unknown} */
             do: "export";
+            /** @default null */
+            engine: ("datafusion" | "spark") | null;
+            /** @default null */
+            event: string | null;
             /**
              * @default json
              * @enum {unknown}
              */
-            format: "csv" | "json" | "parquet";
-            /** @default 10000 */
-            limit: number;
+            format: "arrow" | "csv" | "json" | "parquet";
+            /** @default null */
+            limit: number | null;
             /** @default  */
             node: string;
             /**
@@ -2181,6 +2190,8 @@ export interface components {
         };
         /** Find */
         Find: {
+            /** @default null */
+            as_of: string | null;
             /**
              * @default null
              * @example demo/feeder/+
@@ -2190,6 +2201,8 @@ export interface components {
             cursor: string;
             /** @enum {unknown} */
             do: "find";
+            /** @default null */
+            engine: ("datafusion" | "spark") | null;
             /** @default null */
             event: string | null;
             /** @default null */
@@ -3170,6 +3183,11 @@ export interface components {
             bytes: number;
             count: number;
             cursor: string | null;
+            /**
+             * @default tail
+             * @enum {unknown}
+             */
+            engine: "datafusion" | "spark" | "tail";
             files: number;
             files_skipped: number;
             tail: number;
@@ -3592,6 +3610,11 @@ export interface components {
         QueryPage: {
             bytes: number;
             cursor: string | null;
+            /**
+             * @default tail
+             * @enum {unknown}
+             */
+            engine: "datafusion" | "spark" | "tail";
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
@@ -6223,6 +6246,8 @@ export interface operations {
                 limit?: number;
                 order?: "newest" | "oldest";
                 event?: string;
+                engine?: "datafusion" | "spark";
+                as_of?: string;
                 cursor?: string;
                 page?: number;
                 within_ms?: number;
@@ -6285,15 +6310,19 @@ export interface operations {
     };
     "export.export": {
         parameters: {
-            query: {
-                channel: string;
+            query?: {
+                channel?: string;
                 where?: string;
                 xpath?: string;
                 since?: string;
                 until?: string;
                 limit?: number;
                 order?: "newest" | "oldest";
-                format?: "csv" | "json" | "parquet";
+                event?: string;
+                engine?: "datafusion" | "spark";
+                as_of?: string;
+                format?: "arrow" | "csv" | "json" | "parquet";
+                cursor?: string;
             };
             header?: never;
             path?: never;
@@ -6306,7 +6335,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EventFile"];
+                    "application/vnd.apache.arrow.stream": string;
+                    "application/vnd.apache.parquet": string;
+                    "application/x-ndjson": string;
+                    "text/csv": string;
                 };
             };
             default: {

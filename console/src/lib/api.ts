@@ -86,8 +86,20 @@ export async function request(
   const found: unknown = isJson && answer ? JSON.parse(answer) : answer;
   if (response.ok) return found;
   if (response.status === 401 && leadsToLogin) session.askLogin();
-  const problem = isJson && typeof found === 'object' && found !== null ? found : { title: response.statusText };
-  throw new ProblemError({ ...problem, status: response.status }, Number(response.headers.get('retry-after')) || 0);
+  throw problemOf(response, found);
+}
+
+/** A file, of any length. */
+export async function download(address: string, signal: AbortSignal): Promise<Blob> {
+  const response = await fetch(address, { credentials: 'same-origin', cache: 'no-store', signal });
+  if (response.ok) return response.blob();
+  if (response.status === 401) session.askLogin();
+  throw problemOf(response, await response.json().catch(() => null));
+}
+
+function problemOf(response: Response, found: unknown): ProblemError {
+  const problem = typeof found === 'object' && found !== null ? found : { title: response.statusText };
+  return new ProblemError({ ...problem, status: response.status }, Number(response.headers.get('retry-after')) || 0);
 }
 
 function fill(path: string, values: Record<string, unknown>): string {

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from accord.apps.event_files.files import JsonFile, NewFile
 from accord.cli.arguments import check_filter, check_predicate, read_event_id, read_since
 from accord.cli.connection import ConnectionTarget, open_session, run_client
 from accord.cli.options import Where, XPathCondition, command
@@ -23,9 +22,9 @@ from accord.cli.sub import print_event
 from accord.client.messages import ReceivedEvent
 from accord.client.query import QueryStats
 from accord.client.session import Session
-from accord.core.model.errors import AccordError, InputError, file_problem
+from accord.core.model.errors import AccordError, InputError
 from accord.operations.query_overviews import ListAttributes
-from accord.terminal.amounts import count_text, duration_text
+from accord.terminal.amounts import count_text, duration_text, size_text
 from accord.terminal.event_lines import EventPrinter
 from accord.terminal.screen import open_console, print_line, safe
 
@@ -37,10 +36,25 @@ _HINT_S: Final = 3.0
 class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
     PARQUET = "parquet"
 
 
-_BY_ENDING: Final = {".parquet": Format.PARQUET, ".json": Format.JSON, ".jsonl": Format.JSON}
+class EngineChoice(StrEnum):
+    DATAFUSION = "datafusion"
+    SPARK = "spark"
+
+
+_BY_ENDING: Final = {
+    ".parquet": Format.PARQUET,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".csv": Format.CSV,
+    ".arrow": Format.ARROW,
+    ".arrows": Format.ARROW,
+}
+_ENDINGS: Final = ".parquet, .arrow, .csv, .jsonl"
 
 
 @command
@@ -55,7 +69,15 @@ def query(
         show_default=f"{SINCE}, or any time with --event",
     ),
     until: str | None = option("TIME", "Only events received before.", show_default="now"),
-    limit: int = option("N", "Maximum number of events.", "--limit", "-n", min=1, default=LIMIT),
+    limit: int | None = option(
+        "N",
+        "Maximum number of events.",
+        "--limit",
+        "-n",
+        min=1,
+        default=None,
+        show_default=f"{LIMIT}; all with --output",
+    ),
     is_newest_first: bool = flag(
         "Order of the events; the limit applies to it.", "--newest/--oldest", default=True
     ),
@@ -65,8 +87,15 @@ def query(
     ),
     is_json: bool = flag("The same as --format json.", "--json"),
     output: Path | None = option(
-        "FILE", "Write the events to FILE (.parquet, .json).", "--output", "-o"
+        "FILE", f"Write all events to FILE ({_ENDINGS}).", "--output", "-o"
     ),
+    engine: EngineChoice | None = option(
+        None, "What reads the archive.", show_default="as the query needs", default=None
+    ),
+    as_of: str | None = option(
+        "VERSION|TIME", "The archive as it was, in the last hours: a version of its table, or -1h."
+    ),
+    is_explained: bool = flag("Say what was read, and by which engine.", "--explain"),
     target: ConnectionTarget,
 ) -> None:
     """Find kept events by channel, content and time, including the latest.
@@ -77,17 +106,23 @@ def query(
     since = SINCE if since is None and event is None else since
     check_filter(channel, "CHANNEL")
     check_predicate(where, xpath)
-    for name, text in (("--since", since), ("--until", until)):
+    moment = None if as_of is None or as_of.isdigit() else as_of
+    for name, text in (("--since", since), ("--until", until), ("--as-of", moment)):
         if text is not None:
             read_since(text, name)
     if event is not None:
         read_event_id(event, "--event")
-    file = None if output is None else _open_file(form, output)
+    if output is not None:
+        question = {"channel": channel, "where": where, "xpath": xpath, "event": event}
+        order = "newest" if is_newest_first else "oldest"
+        more = {"since": since, "until": until, "limit": limit, "order": order}
+        more |= {"engine": None if engine is None else engine.value, "as_of": as_of}
+        _export(output, form, target, **question, **more)
+        return
+    limit = limit or LIMIT
     console = open_console()
     bar: Console | None = open_console(stderr=True)
-    if file is not None:
-        put = file.put
-    elif form is Format.JSON:
+    if form is Format.JSON:
         put = print_event
         bar = None if console.is_terminal else bar
     else:
@@ -105,18 +140,15 @@ def query(
         limit=limit,
         newest_first=is_newest_first,
         event=event,
+        engine=None if engine is None else engine.value,
+        as_of=as_of,
     )
     try:
         run_client(querying.run(target))
-        if file is not None:
-            file.finish()
     except KeyboardInterrupt:
         querying.interrupted()
         raise typer.Exit(1) from None
-    finally:
-        if file is not None:
-            file.close()
-    querying.summarise()
+    querying.summarise(is_explained=is_explained)
     raise typer.Exit(0 if querying.found else 1)
 
 
@@ -124,26 +156,39 @@ def _choose_format(form: Format | None, output: Path | None) -> Format:
     if form is None and output is not None:
         form = _BY_ENDING.get(output.suffix.lower())
         if form is None:
-            raise InputError(
-                "--output", "expected --format, or a name that ends in .parquet, .json"
-            )
-    if form is Format.PARQUET and output is None:
-        raise InputError("--format", "expected --output FILE for parquet")
+            raise InputError("--output", f"expected --format, or a name that ends in {_ENDINGS}")
+    if form not in (None, Format.JSON, Format.TABLE) and output is None:
+        raise InputError("--format", f"expected --output FILE for {form}")
     if form is Format.TABLE and output is not None:
-        raise InputError("--output", "expected --format json or parquet for a file")
+        raise InputError("--output", "expected --format json, csv, arrow or parquet for a file")
     return form or Format.TABLE
 
 
-def _open_file(form: Format, output: Path) -> NewFile:
-    try:
-        if form is Format.JSON:
-            return JsonFile(output)
-        # Imported late: it needs pyarrow.
-        from accord.apps.event_files.parquet import ParquetFile  # noqa: PLC0415
+def _export(output: Path, form: Format, target: ConnectionTarget, **question: Any) -> None:
+    # Imported late: completion must not wait for it.
+    from accord.cli.query_export import EventExport  # noqa: PLC0415
 
-        return ParquetFile(output)
-    except OSError as error:
-        raise InputError("--output", f"{output}: {file_problem(error)}") from None
+    console = open_console(stderr=True)
+    exporting = EventExport(output, form.value, **question)  # type: ignore[arg-type]
+
+    def remark(text: str) -> None:
+        print_line(console, Text(safe(text), "dim"))
+
+    began_s = time.monotonic()
+    try:
+        with _bar(console, question["limit"]) as show_progress:
+            run_client(exporting.run(target, remark, lambda n: show_progress(QueryStats(events=n))))
+    except KeyboardInterrupt:
+        remark(f"interrupted after {count_text(exporting.found, 'event')}")
+        raise typer.Exit(1) from None
+    finally:
+        exporting.close()
+    if not exporting.found:
+        print_line(console, f"nothing found: {safe(question_text(**question))}")
+        raise typer.Exit(1)
+    if console.is_terminal:
+        spent = duration_text(time.monotonic() - began_s)
+        remark(f"{count_text(exporting.found, 'event')} in {spent}")
 
 
 class QueryRunner:
@@ -199,8 +244,10 @@ class QueryRunner:
         except (AccordError, TimeoutError):
             return ""
 
-    def summarise(self) -> None:
+    def summarise(self, *, is_explained: bool = False) -> None:
         """Summary for an operator; an empty result is always reported."""
+        if is_explained:
+            self._remark(_explanation(self._stats))
         if not self.found:
             print_line(
                 self._console,
@@ -244,6 +291,14 @@ def question_text(
     return " ".join([channel, *(f"{word} {text}" for word, text in parts if text is not None)])
 
 
+def _explanation(stats: QueryStats) -> str:
+    """What was read, in full."""
+    size = size_text(stats.bytes)
+    archive = f"{count_text(stats.files, 'file')} opened ({size}), {stats.files_skipped:,} skipped"
+    tail = f"{count_text(stats.tail, 'record')} not archived yet"
+    return f"engine {stats.engine}: {archive}; {tail}; {stats.took_ms:,} ms"
+
+
 def _effort(stats: QueryStats) -> str:
     parts = [f"{count_text(stats.files, 'file')} read, {stats.files_skipped:,} skipped"]
     if stats.tail:
@@ -254,7 +309,7 @@ def _effort(stats: QueryStats) -> str:
 
 
 @contextmanager
-def _bar(console: Console | None, limit: int) -> Iterator[Callable[[QueryStats], None]]:
+def _bar(console: Console | None, limit: int | None) -> Iterator[Callable[[QueryStats], None]]:
     """Shows a query's progress on a terminal."""
     if console is None or not console.is_terminal:
         yield lambda _: None
@@ -262,14 +317,16 @@ def _bar(console: Console | None, limit: int) -> Iterator[Callable[[QueryStats],
     columns = (
         SpinnerColumn(),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed:,.0f} of at most {task.total:,.0f} events"),
+        TextColumn("{task.fields[count]}"),
         TextColumn("[dim]{task.fields[effort]}", markup=True),
     )
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
-        task = progress.add_task("", total=limit, effort="")
+        task = progress.add_task("", total=limit, effort="", count="")
+        most = "" if limit is None else f" of at most {limit:,}"
 
         def show(stats: QueryStats) -> None:
             effort = _effort(stats) if stats.pages else ""
-            progress.update(task, completed=stats.events, effort=effort)
+            count = f"{stats.events:,}{most} events"
+            progress.update(task, completed=stats.events, effort=effort, count=count)
 
         yield show

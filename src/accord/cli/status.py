@@ -225,6 +225,9 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     problem = safe(pipeline.problem)
     if pipeline.state == "off":
         return Text(f"off: {problem}", "dim")
+    if pipeline.state == "partial":
+        why = problem or "Spark is starting: reports and large queries have to wait"
+        return Text(f"partial: {why}", "yellow")
     if pipeline.state != "ready":
         words = f"{safe(pipeline.state)}: {problem}" if problem else safe(pipeline.state)
         return Text(words, "bold red" if pipeline.state == "failed" else "yellow")

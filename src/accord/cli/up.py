@@ -112,6 +112,7 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
                 origins=listen.origins,
                 sessions=sessions,
                 live=live,
+                site=node.pipeline.site,
             )
             mqtt = node.page_protocol(is_loopback=address.is_loopback)
             server = await serve(app, address, tls=context, mqtt=mqtt)
@@ -159,5 +160,7 @@ def _pipeline_words(node: Node) -> str:
     pipeline = node.pipeline
     if not pipeline.is_enabled:
         return f"off, {pipeline.health.problem}"
+    if pipeline.site is not None:
+        return "that of the site, which connects over HTTP (accord pipeline)"
     where = pipeline.options.spark or "Spark in its own process"
     return f"starting ({where}), archive in {pipeline.archive}"

@@ -30,6 +30,7 @@ from accord.core.model.units import parse_time
 from accord.core.monitoring.ledger import event_id, event_number
 from accord.core.mqtt.packets import Publish
 from accord.core.mqtt.properties import END, PAGE
+from accord.core.queries.messages import ReadBy
 from accord.core.router.rights import QUERIES
 from accord.operations.query import Cancel, Find, Next, PageEnd
 
@@ -42,7 +43,7 @@ class QueryStats(msgspec.Struct, frozen=True, kw_only=True):
     `files` of the archive were opened for a page, `files_skipped` were ruled out beforehand;
     `bytes` is the size of those opened, and `tail` counts events that were scanned because they
     were not archived yet: each is the maximum over the pages. `missing` are events withheld by
-    policies or by a slow link.
+    policies or by a slow link. `engine` read the archive.
     """
 
     events: int = 0
@@ -53,6 +54,7 @@ class QueryStats(msgspec.Struct, frozen=True, kw_only=True):
     tail: int = 0
     took_ms: int = 0
     missing: int = 0
+    engine: ReadBy = "tail"
 
 
 def read_page_end(payload: bytes) -> PageEnd:
@@ -74,6 +76,8 @@ def check_find(find: Find, now_ms: int) -> Find:
         text = getattr(find, name)
         if text is not None:
             _check_moment(name, text, now_ms)
+    if find.as_of is not None and not find.as_of.isdigit():
+        _check_moment("as_of", find.as_of, now_ms)
     if find.event is None:
         return find
     return msgspec.structs.replace(find, event=event_id(event_number(find.event)))
@@ -117,6 +121,7 @@ def add_page(stats: QueryStats, end: PageEnd, received: int) -> QueryStats:
         tail=max(stats.tail, end.tail),
         took_ms=stats.took_ms + end.took_ms,
         missing=stats.missing + max(end.count - received, 0),
+        engine=stats.engine if end.engine == "tail" else end.engine,
     )
 
 

@@ -57,6 +57,7 @@ from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Publish, TopicFilter, Will
 from accord.core.mqtt.properties import Properties
 from accord.core.overlay.channel_directory import Channel
+from accord.core.queries.messages import EngineName
 from accord.core.router.rights import EXPECTATIONS, FEEDBACK
 from accord.operations.channels import CreateChannel, DeleteChannel, ListChannels
 from accord.operations.operation import Request, operation_of
@@ -358,6 +359,8 @@ class Session:
         limit: int | None = None,
         newest_first: bool = True,
         event: str | None = None,
+        engine: EngineName | None = None,
+        as_of: str | None = None,
         page: int = PAGE,
         timeout_s: float = 120.0,
     ) -> Query:
@@ -368,7 +371,9 @@ class Session:
 
         `since` and `until` bound the time at which the node received the events (`-24h`, `now`, an
         ISO 8601 time, a datetime, a timedelta before now); `event` is the id of a single one.
-        Events arrive in pages of `page`, and the next page is fetched while one is processed.
+        `engine` is what shall read the archive. With `as_of`, a version of the archive or a time,
+        it is the archive as it was then, without what was not archived. Events arrive in pages of
+        `page`, and the next page is fetched while one is processed.
         Raises QueryError if the query fails, or if nothing arrives for `timeout_s`.
         """
         now_ms = self._clock()
@@ -381,6 +386,8 @@ class Session:
             limit=limit,
             order="newest" if newest_first else "oldest",
             event=event,
+            engine=engine,
+            as_of=as_of,
             page=page if limit is None else min(page, limit),
         )
         find = check_find(find, now_ms)

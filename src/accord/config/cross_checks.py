@@ -25,6 +25,8 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
     for name in spark.settings:
         if problem := problem_on_master(name, spark.master):
             yield ("pipeline", "spark", name), problem
+    if config.pipeline.site and not (config.listen.http or config.listen.https):
+        yield ("pipeline", "site"), "expected listen.http or https, where the pipeline connects"
     yield from _problems_with_net(config)
     if config.keep and not config.node.data:
         yield ("keep",), "expected a data directory in node.data (or --data)"

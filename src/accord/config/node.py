@@ -69,6 +69,7 @@ def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
         memory_mb=settings.memory_mb,
         timeout_s=settings.timeout_s,
         declared=DEMO_ATTRIBUTES if keeps_demo else config.declared,
+        is_site=settings.site,
     )
 
 

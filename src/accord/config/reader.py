@@ -21,6 +21,7 @@ from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.model.units import parse as parse_units
 from accord.core.overlay.channel_directory import OPTION_EXPECTED, option_text
 from accord.core.policy.policy import GUARANTEES
+from accord.core.queries.journal_http import parse_node_address
 from accord.core.queries.messages import problem_with
 from accord.runtime.addresses import SocketAddress, parse_address, parse_link_address
 from accord.runtime.transports.proxy import parse_proxy
@@ -65,6 +66,7 @@ class SettingsReader:
             "bandwidth": self._read_bandwidth,
             "bandwidths": self._read_bandwidths,
             "options": self._read_options,
+            "nodes": self._read_nodes,
             "spark": lambda value, path: read_spark(value, path, report),
         }
 
@@ -321,6 +323,18 @@ class SettingsReader:
             if text is None:
                 self._report((*path, name), f"{OPTION_EXPECTED}, got {shown(value[name])}")
         return {name: text for name, text in texts.items() if text is not None}
+
+    def _read_nodes(self, value: object, path: Path) -> dict[str, str]:
+        """Addresses by node; never shown: they may contain passwords."""
+        if not isinstance(value, dict):
+            self._report(path, 'expected a table such as { denver = "http://denver:8080" }')
+            return {}
+        for name, each in value.items():
+            try:
+                parse_node_address(each if isinstance(each, str) else "")
+            except ValueError as error:
+                self._report((*path, name), str(error))
+        return value
 
     def _read_hash(self, value: object, path: Path) -> object:
         # Never shown: it may be the password itself.

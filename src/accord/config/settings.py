@@ -215,6 +215,22 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Whether the pipeline is started with the node.")] = (
         True
     )
+    site: Annotated[
+        bool,
+        Meta(
+            description="Whether the pipeline is that of the site (`accord pipeline`), which "
+            "connects over HTTP: none is started with the node."
+        ),
+    ] = False
+    nodes: Annotated[
+        dict[str, str],
+        Meta(
+            description="For `accord pipeline`: the nodes of the site by name, each with its HTTP "
+            "address, such as `https://USER@HOST:8080`; with ACCORD_PASSWORD, unless a password "
+            "is given: `USER:PASSWORD@`.",
+            extra={"kind": "nodes"},
+        ),
+    ] = {}
     spark: Annotated[
         SparkSettings,
         Meta(

@@ -17,17 +17,20 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
+from accord.core.queries.journal_http import PIPELINE
 from accord.core.router.rights import EVERYTHING
 from accord.http.console_files import ConsoleFiles
 from accord.http.guard import Guard
 from accord.http.live import PATH, LiveStream
 from accord.http.metrics import exposition, registry_of
+from accord.http.pipeline_endpoint import PipelineEndpoint
 from accord.http.routes import NOT_STORED, OperationRoutes, problem_response
 from accord.http.security_headers import SecurityHeaders, content_policy
 from accord.http.sessions import Sessions, session_routes
 from accord.operations.documents import REFERENCE_STYLE, asyncapi, html_reference, openapi
 from accord.operations.operation import JSON, Problem
 from accord.operations.ports import NodePorts
+from accord.runtime.pipeline_site import Site
 from accord.runtime.users import Users
 
 
@@ -40,12 +43,13 @@ def create_app(  # noqa: PLR0913 (a parameter per part)
     sessions: Sessions | None = None,
     files: ConsoleFiles | None = None,
     live: LiveStream | None = None,
+    site: Site | None = None,
 ) -> Starlette:
     """The application of `node`, for `users` if there are any.
 
     `is_loopback` means that it is served on this machine only, and must be addressed as such. Pages
     of `origins` may use it like its own. Applications of one node share its `sessions` and its live
-    stream; `files` are those of the console.
+    stream; `files` are those of the console. The pipeline of a `site` connects here.
     """
     sessions = sessions or Sessions(users or Users(anonymous=EVERYTHING))
     files = files or ConsoleFiles()
@@ -84,6 +88,7 @@ def create_app(  # noqa: PLR0913 (a parameter per part)
             Route("/asyncapi.json", pages.asyncapi),
             *session_routes(node, sessions),
             WebSocketRoute(PATH, partial((live or LiveStream(node)).serve, is_open=is_open)),
+            WebSocketRoute(PIPELINE, PipelineEndpoint(node.view.name, site).serve),
             *files.routes(),
         ],
         middleware=middleware,

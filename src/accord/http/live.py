@@ -29,7 +29,6 @@ from accord.operations.operation import (
     FAILED,
     PROBLEM,
     Asker,
-    Problem,
     RequestError,
     problem_of,
 )
@@ -130,7 +129,7 @@ class LiveStream:
         """
         connection = _Connection(self, socket, self._node.now_ms(), is_open)
         if refusal := self._refusal(connection.asker):
-            await _deny(socket, problem_of(refusal), refusal.retry_s)
+            await deny(socket, refusal)
             return
         self._connections.add(connection)
         self._schedule()
@@ -309,9 +308,10 @@ def _owner(asker: Asker) -> tuple[str, str]:
     return (asker.user, "" if asker.user else network_of(asker.address))
 
 
-async def _deny(socket: WebSocket, problem: Problem, retry_s: int) -> None:
+async def deny(socket: WebSocket, refusal: RequestError) -> None:
     """Refuse the handshake."""
-    headers = {"Retry-After": str(retry_s)} if retry_s else {}
+    headers = {"Retry-After": str(refusal.retry_s)} if refusal.retry_s else {}
+    problem = problem_of(refusal)
     body = msgspec.json.encode(problem)
     response = Response(body, problem.status, headers=headers, media_type=PROBLEM)
     await socket.send_denial_response(response)

@@ -34,6 +34,7 @@ from accord.operations.operation import (
     NODE,
     PROBLEM,
     TEXT,
+    Asker,
     Operation,
     Problem,
     Request,
@@ -139,7 +140,8 @@ class _Endpoint:
         try:
             asker = asker_of(request.scope)
             operation.check_right(asker)  # before the effort of reading
-            found = operation.perform(self._node, await self._read(request), asker)
+            ask = await self._read(request)
+            found = operation.perform(self._node, ask, asker)
             if isinstance(found, Awaitable):
                 if operation.long:
                     found = await _unless_disconnected(request, found)
@@ -147,6 +149,8 @@ class _Endpoint:
                         return Response(status_code=_GONE)
                 else:
                     found = await found
+            if operation.parts is not None:
+                return _PartsResponse(self._node, operation, ask, asker, found)
             return self._shown(request, found)
         except AccordError as error:
             retry_s = getattr(error, "retry_s", 0) or (RETRY_S if operation.long else 1)
@@ -235,6 +239,46 @@ class _Endpoint:
                 return Response(render(answer), headers=headers, media_type=media)
         shown = getattr(answer, operation.entity, answer) if operation.entity else answer
         return Response(msgspec.json.encode(shown), headers=headers, media_type=JSON)
+
+
+class _PartsResponse(Response):
+    """A body of several answers, each asked for when the client has taken those before.
+
+    It breaks off if one fails, so that the client does not take it for all.
+    """
+
+    def __init__(
+        self, node: NodePorts, operation: Operation, ask: Request[Any], asker: Asker, first: Any
+    ) -> None:
+        assert operation.parts is not None
+        self._node = node
+        self._operation = operation
+        self._ask = ask
+        self._asker = asker
+        self._first = first
+        self._parts = operation.parts(ask)
+        super().__init__(headers=dict(NOT_STORED), media_type=self._parts.media_type)
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await _unless_disconnected(HttpRequest(scope, receive), self._send(send))
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        try:
+            ask, part = self._ask, self._first
+            while True:
+                ask = self._parts.next(ask, part)
+                body = await self._parts.put(part, is_last=ask is None)
+                await send(
+                    {"type": "http.response.body", "body": body, "more_body": ask is not None}
+                )
+                if ask is None:
+                    return
+                part = await self._operation.perform(self._node, ask, self._asker)
+        except AccordError as error:
+            log.warning("response: broken off", operation=self._operation.name, problem=str(error))
 
 
 def problem_response(problem: Problem, retry_s: int = 1) -> Response:

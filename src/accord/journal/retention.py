@@ -21,6 +21,7 @@ from accord.journal.record import MAX_OFFSET
 from accord.journal.segments import Segment
 
 READER: Final = ".reader"
+ARCHIVE: Final = "archive"  # the reader that archives
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -110,6 +111,10 @@ def register(directory: Path | str, reader: str, offset: int) -> None:
         disk.sync_names()
     except OSError as error:
         raise JournalError(f"reader {reader!r}: {error.strerror}", location=place) from error
+
+
+def is_registered(directory: Path | str, reader: str) -> bool:
+    return (Path(directory) / (reader + READER)).exists()
 
 
 def unregister(directory: Path | str, reader: str) -> None:

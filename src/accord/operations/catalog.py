@@ -17,6 +17,7 @@ from accord.operations import (
     admission,
     channels,
     clients,
+    event_export,
     event_sources,
     events,
     net,
@@ -40,7 +41,7 @@ from accord.operations.operation import (
 
 MODULES: Final = (
     admission, channels, net, activity, clients, policies, predicates, quality, query,
-    query_overviews, status, events, event_sources,
+    query_overviews, event_export, status, events, event_sources,
 )  # fmt: skip
 _PLACES: Final = {module.__name__: place for place, module in enumerate(MODULES)}
 # By module: programs import them in different orders.

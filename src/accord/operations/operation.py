@@ -23,6 +23,7 @@ from typing import (
     Any,
     Final,
     Generic,
+    Protocol,
     TypeVar,
     Union,
     cast,
@@ -190,6 +191,17 @@ FAILED: Final = Problem(
 Handler = Callable[..., Any]
 
 
+class Parts(Protocol):
+    """Makes one body of several answers."""
+
+    media_type: str
+
+    def next(self, ask: Any, part: Any) -> Any:
+        """The request after this one, which had this answer; None after the last."""
+
+    async def put(self, part: Any, *, is_last: bool) -> bytes: ...
+
+
 class Operation:
     """One operation, and where it is offered.
 
@@ -197,7 +209,8 @@ class Operation:
     field, else of the answer); `media` are further media types of it, the only ones unless
     `json`. `aliases` are names of query parameters by former clients. An operation that `streams`
     sends its results over MQTT as messages of their own, and last a reply of that type; a `long`
-    one ends when the caller over HTTP disconnects.
+    one ends when the caller over HTTP disconnects. Of one with `parts`, the answer over HTTP is one
+    body, made of the answers to that request and to those that follow it.
     """
 
     def __init__(  # noqa: PLR0913 (what is declared of an operation)
@@ -217,6 +230,7 @@ class Operation:
         long: bool,
         json: bool,
         mqtt_only: str,
+        parts: Callable[[Any], Parts] | None,
     ) -> None:
         hints = get_type_hints(handler)
         parameters = [name for name in hints if name != "return"]
@@ -236,6 +250,7 @@ class Operation:
         self.long = long
         self.json = json
         self.mqtt_only = mqtt_only
+        self.parts = parts
 
     @property
     def action(self) -> str:
@@ -352,6 +367,7 @@ def operation(  # noqa: PLR0913 (what is declared of an operation)
     long: bool = False,
     json: bool = True,
     mqtt_only: str = "",
+    parts: Callable[[Any], Parts] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Declare an operation; see `Operation`."""
     assert bool(http) != bool(mqtt_only), "a path, or the reason why there is none"
@@ -372,6 +388,7 @@ def operation(  # noqa: PLR0913 (what is declared of an operation)
             long=long,
             json=json,
             mqtt_only=mqtt_only,
+            parts=parts,
         )
         assert made.request not in _by_request, made.name
         _by_request[made.request] = made

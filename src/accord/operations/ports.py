@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # clients import this module for the requests, without a node
     from accord.core.queries.messages import (
         EventQuery,
         ExportFormat,
-        ExportReply,
+        ExportPart,
         HistogramPart,
         Page,
     )
@@ -257,9 +257,16 @@ class PipelinePort(Protocol):
         importance: int,
     ) -> HistogramPart: ...
 
-    async def export(
-        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int
-    ) -> ExportReply: ...
+    async def export(  # noqa: PLR0913 (by keyword)
+        self,
+        ask: EventQuery,
+        *,
+        format_: ExportFormat,
+        cursor: str,
+        columns: dict[str, str],
+        bytes_: int,
+        importance: int,
+    ) -> ExportPart: ...
 
     async def report(
         self, *, since_ms: int, until_ms: int, channel: str, importance: int

@@ -31,8 +31,11 @@ from accord.core.queries.journal_http import (
 )
 from accord.core.queries.messages import (
     MAX_TOKEN,
+    EngineName,
     EventQuery,
     Page,
+    PageToken,
+    ReadBy,
     decode_token,
     encode_token,
 )
@@ -56,6 +59,15 @@ Text = Annotated[str, Meta(max_length=65_535)]
 Moment = Annotated[
     str, Meta(max_length=100, description="Such as -24h, now, 2026-11-16T07:30Z.", examples=["-1h"])
 ]
+AsOf = Annotated[
+    str,
+    Meta(
+        max_length=100,
+        description="The archive as it was, without what was not archived then: a version of its "
+        "table of events, or a time, of the last hours.",
+        examples=["-1h"],
+    ),
+]
 PageSize = Annotated[int, Meta(description=f"Events of a page, 1 to {MAX_PAGE}.")]
 LEAST_WITHIN_MS: Final = 100
 MOST_WITHIN_MS: Final = 10_000
@@ -72,8 +84,9 @@ class QueryPage(Struct, frozen=True, kw_only=True):
     """A page of events; with a `cursor` there are more, which it asks for.
 
     The rest says what finding them took: files of the archive opened, files passed over, bytes of
-    those opened, records of the journal that were not archived yet, milliseconds. All events up to
-    `reached` were looked at; the cursor continues from there.
+    those opened, records of the journal that were not archived yet, milliseconds, and what read the
+    archive (`tail` if nothing of it was needed). All events up to `reached` were looked at; the
+    cursor continues from there.
     """
 
     events: tuple[QueryEvent, ...]
@@ -83,6 +96,7 @@ class QueryPage(Struct, frozen=True, kw_only=True):
     bytes: int
     tail: int
     took_ms: int
+    engine: ReadBy = "tail"
     reached: str | None = None
 
 
@@ -96,6 +110,7 @@ class PageEnd(Struct, frozen=True, kw_only=True):
     bytes: int
     tail: int
     took_ms: int
+    engine: ReadBy = "tail"
 
 
 class Find(Request[QueryPage], frozen=True, kw_only=True, tag="find"):
@@ -111,6 +126,10 @@ class Find(Request[QueryPage], frozen=True, kw_only=True, tag="find"):
     limit: Annotated[int | None, Meta(description="Events of all pages at most.")] = None
     order: Literal["newest", "oldest"] = "newest"
     event: Annotated[Text | None, Meta(description="The ID of one event.")] = None
+    engine: Annotated[
+        EngineName | None, Meta(description="What reads the archive; chosen if not given.")
+    ] = None
+    as_of: AsOf | None = None
     cursor: Annotated[
         str, Meta(max_length=MAX_TOKEN, description="Of the page before; other fields are ignored.")
     ] = ""
@@ -269,6 +288,7 @@ def parse_query(question: Find, *, now_ms: int) -> EventQuery:
         raise RequestError(400, "expected a time before `until`", "since")
     if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
         raise RequestError(400, f"expected 1 to {MAX_LIMIT}, got {question.limit}", "limit")
+    as_of_version, as_of_ms = _as_of(question.as_of, now_ms)
     return validate(
         EventQuery(
             channel=_channel(question),
@@ -279,22 +299,32 @@ def parse_query(question: Find, *, now_ms: int) -> EventQuery:
             number=_number(question.event),
             is_newest_first=question.order == "newest",
             limit=question.limit,
+            engine=question.engine,
+            as_of_version=as_of_version,
+            as_of_ms=as_of_ms,
         )
     )
 
 
 def read_cursor(text: str) -> tuple[EventQuery, str]:
     """The query of a page's cursor, and its position; raises RequestError if invalid."""
+    found = read_token(text)
+    return found.query, found.cursor
+
+
+def read_token(text: str) -> PageToken:
     try:
-        ask, cursor = decode_token(text)
+        token = decode_token(text)
     except ValueError as error:
         raise RequestError(400, str(error), "cursor") from None
+    ask = token.query
     # Foreign input: fields that this node never writes make it invalid.
     is_ours = not ask.from_offset and ask.before_offset is None
     is_bounded = 0 < (ask.limit or 1) <= MAX_LIMIT
     if problem_with_filter(ask.channel) or not (is_ours and is_bounded):
         raise RequestError(400, "expected the cursor of a page, just as it was given", "cursor")
-    return validate(ask), cursor
+    validate(ask)
+    return token
 
 
 def is_single_event(ask: EventQuery) -> bool:
@@ -342,6 +372,13 @@ def _moment(text: str | None, place: str, now_ms: int) -> int | None:
     return None if text is None else _required_moment(text, place, now_ms)
 
 
+def _as_of(text: str | None, now_ms: int) -> tuple[int | None, int | None]:
+    """The version, or the time."""
+    if text is not None and text.isascii() and text.isdigit():
+        return min(int(text), MAX_OFFSET), None
+    return None, _moment(text, "as_of", now_ms)
+
+
 def _ago(text: str, now_ms: int) -> int:
     try:
         return parse_time(f"-{text.strip().removeprefix('-')}", now_ms=now_ms)
@@ -380,6 +417,7 @@ def _page(ask: EventQuery, page: Page, rights: Rights) -> QueryPage:
         bytes=page.bytes,
         tail=page.tail,
         took_ms=page.took_ms,
+        engine=page.engine,
         reached=None if page.reached_ms is None else iso_time(page.reached_ms),
     )
 

@@ -1,13 +1,13 @@
-"""More about the events that a query finds: how many over time, all as a file, their attributes.
+"""More about the events that a query finds: how many over time, and their attributes.
 
-All go through the data pipeline, like `accord.operations.query`, and check rights as it does.
+Both go through the data pipeline, like `accord.operations.query`, and check rights as it does.
 """
 
 from __future__ import annotations
 
 import asyncio
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -34,8 +34,6 @@ from accord.operations.query_events import iso_time, shown_event
 if TYPE_CHECKING:
     from accord.core.queries.messages import HistogramPart, Page
 
-MAX_EXPORT: Final = 50_000
-EXPORT_BYTES: Final = 16 << 20
 _SAMPLE: Final = 100  # events whose attributes count as known
 _SAMPLE_BYTES: Final = 1 << 18
 _MAX_NAMES: Final = 200
@@ -60,15 +58,6 @@ class EventCounts(Struct, frozen=True, kw_only=True):
     bytes: int
     tail: int
     took_ms: int
-
-
-class EventFile(Struct, frozen=True, kw_only=True):
-    """A file of `events` events in `body`, as base64; not complete if more were found than fit."""
-
-    format: Literal["csv", "json", "parquet"]
-    events: int
-    is_complete: bool
-    body: bytes
 
 
 class AttributeList(Struct, frozen=True, kw_only=True):
@@ -109,21 +98,6 @@ class CountEvents(Request[EventCounts], frozen=True, kw_only=True, tag="count"):
     within_ms: Within = 1_000
 
 
-class ExportEvents(Request[EventFile], frozen=True, kw_only=True, tag="export"):
-    """Selects events as a query does."""
-
-    channel: Annotated[Text, Meta(description="A filter of channels.", examples=["demo/feeder/+"])]
-    where: Annotated[Text | None, Meta(description="A predicate.", examples=["load_mw > 4"])] = None
-    xpath: Text | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    limit: Annotated[int, Meta(description=f"Events at most, 1 to {MAX_EXPORT}.")] = 10_000
-    order: Literal["newest", "oldest"] = "newest"
-    format: Annotated[
-        Literal["csv", "json", "parquet"], Meta(description="JSON has a line for each event.")
-    ] = "json"
-
-
 @operation("histogram", "GET /query/histogram", long=True, max_bytes=MAX_BODY)
 async def count_events(node: NodePorts, ask: CountEvents, asker: Asker) -> EventCounts:
     """How many kept events a query has over time: in parts, the newest time first."""
@@ -153,33 +127,6 @@ async def count_events(node: NodePorts, ask: CountEvents, asker: Asker) -> Event
         importance=query_importance(node, asker, query.channel),
     )
     return _histogram(query, found)
-
-
-@operation("export", "GET /query/export", long=True, max_bytes=MAX_BODY)
-async def export_events(node: NodePorts, ask: ExportEvents, asker: Asker) -> EventFile:
-    """Kept events as a file: CSV, JSON lines or Parquet, as `accord query --output` writes it."""
-    if not 1 <= ask.limit <= MAX_EXPORT:
-        raise RequestError(400, f"expected 1 to {MAX_EXPORT}, got {ask.limit}", "limit")
-    find = Find(
-        channel=ask.channel,
-        where=ask.where,
-        xpath=ask.xpath,
-        since=ask.since,
-        until=ask.until,
-        order=ask.order,
-    )
-    query = await asyncio.to_thread(parse_query, find, now_ms=node.now_ms())
-    query = permitted(query, asker.rights, asker.user or "an anonymous client")
-    found = await pipeline_of(node).export(
-        query,
-        format_=ask.format,
-        rows=ask.limit,
-        bytes_=EXPORT_BYTES,
-        importance=query_importance(node, asker, query.channel),
-    )
-    return EventFile(
-        format=ask.format, events=found.events, is_complete=found.is_complete, body=found.body
-    )
 
 
 @operation("attributes", "GET /query/attributes", long=True, max_bytes=MAX_BODY)

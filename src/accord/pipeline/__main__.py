@@ -1,8 +1,7 @@
 """`python -m accord.pipeline --fd N`: the pipeline process of the node at the other end of socket
 N.
 
-It exits when the socket closes, or on SIGTERM. The exit code shows the node whether a restart may
-help: 0 stopped on request, 1 probably, 2 only after an operator has changed something.
+It exits when the socket closes, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import argparse
 import faulthandler
 import logging
 import logging.handlers
-import os
 import signal
 import socket
 import sys
@@ -20,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from accord.core.model.errors import AccordError
 from accord.core.queries.messages import (
     FrameError,
     FromNode,
@@ -30,15 +27,11 @@ from accord.core.queries.messages import (
     decode_from_node,
     encode_frame,
 )
-from accord.pipeline.java import JavaError
+from accord.pipeline.node_service import NodeService
+from accord.pipeline.process import HOPELESS, Process, leave, quiet_libraries
 from accord.pipeline.service import PipelineService
-from accord.pipeline.spark_errors import summary
-from accord.pipeline.tables import TablesError
 
 LOG: Final = "pipeline.log"
-RETRY: Final = 1
-HOPELESS: Final = 2
-_STOP_S: Final = 12.0
 _LOG_BYTES: Final = 1 << 20
 _PIECE: Final = 1 << 18
 _log: Final = logging.getLogger("accord.pipeline")
@@ -76,59 +69,6 @@ class NodeSocket:
             self._socket.shutdown(socket.SHUT_RD)
 
 
-class Process:
-    """The service's threads: this one reads, one opens the service, one ticks."""
-
-    def __init__(self, line: NodeSocket, start: StartPipeline) -> None:
-        self.code = 0
-        self._socket = line
-        self._service = PipelineService(start, line.send)
-        self._ending = threading.Event()
-        self._opening = threading.Thread(target=self._open, name="start", daemon=True)
-        self._ticking = threading.Thread(target=self._tick, name="tick", daemon=True)
-
-    def run(self) -> None:
-        """Run until the socket closes."""
-        self._opening.start()
-        self._ticking.start()
-        try:
-            while (message := self._socket.receive()) is not None:
-                self._service.handle(message)
-        except FrameError as error:
-            self.code = HOPELESS
-            _log.error("pipeline: protocol error: %s", error)
-        self._ending.set()
-        if not self._opening.is_alive():  # nothing to close if it has not opened
-            self._service.close(_STOP_S)
-
-    def _open(self) -> None:
-        try:
-            self._service.open()
-            _log.info("pipeline: ready")
-        except Exception as error:  # from Spark, Java or the disk
-            is_hopeless = isinstance(error, JavaError | TablesError)
-            self._fail(error, HOPELESS if is_hopeless else RETRY)
-
-    def _tick(self) -> None:
-        while not self._ending.wait(1.0):
-            try:
-                self._service.tick()
-            except Exception:
-                _log.exception("health report: failed")
-            if self._service.is_broken:
-                self._fail(AccordError(self._service.why_broken()), RETRY)
-
-    def _fail(self, error: Exception, code: int) -> None:
-        if self._ending.is_set():
-            return
-        _log.error(
-            "pipeline: failed: %s", summary(error), exc_info=not isinstance(error, AccordError)
-        )
-        self.code = code
-        self._service.fail(summary(error))
-        self._socket.end()
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m accord.pipeline", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="the socket to the node")
@@ -148,10 +88,17 @@ def main(arguments: list[str] | None = None) -> int:
         print("accord.pipeline: expected Start as the first message", file=sys.stderr)
         return HOPELESS
     _keep_quiet(Path(start.work))
-    process = Process(line, start)
-    process.run()
+    service = PipelineService(start)
+    node = service.connect(start.node, line.send)
+    process = Process(service, end=line.end, tick=lambda: service.tick_node(node))
+    process.run(lambda: _carry(line, node))
     _log.info("pipeline: ended, code %d", process.code)
     return process.code
+
+
+def _carry(line: NodeSocket, node: NodeService) -> None:
+    while (message := line.receive()) is not None:
+        node.handle(message)
 
 
 def _keep_quiet(work: Path) -> None:
@@ -160,20 +107,8 @@ def _keep_quiet(work: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(work / LOG, maxBytes=_LOG_BYTES, backupCount=2)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    for noisy in ("py4j", "pyspark"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-
-
-def _end_children() -> None:
-    """End Java now; it would exit by itself a second later, which would delay the shutdown."""
-    for path in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError, ValueError):
-            for child in map(int, path.read_text().split()):
-                os.kill(child, signal.SIGKILL)
+    quiet_libraries()
 
 
 if __name__ == "__main__":
-    code = main()
-    _end_children()
-    logging.shutdown()
-    os._exit(code)  # threads blocked in Java must not delay the exit
+    leave(main())

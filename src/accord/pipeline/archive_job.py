@@ -1,18 +1,15 @@
-"""The archive job: journal to tables by Structured Streaming, each record exactly once.
+"""The archive job: journals to tables by Structured Streaming, each record exactly once.
 
-The manifest holds the archived offset. Each streaming query starts there with a checkpoint of its
+The tables hold the archived offsets. Each streaming query starts there with a checkpoint of its
 own, which is only needed to run it. A query that fails is restarted with backoff: a transient
 failure, such as a full disk, is waited out; a permanent one is reported.
 
-One batch of the archive: ranges of journal offsets become files, and one manifest commit.
+Tasks write the files of their slices and return what they wrote; the driver commits that, and only
+if the tables end exactly where the batch starts (`journal_sink`). A batch that runs twice, even
+concurrently, is therefore recognised as committed or refused.
 
-Tasks write the files of their slices and return their names (`slices`). The driver commits them to
-the manifest in one step together with the new archived offset, and only if the archive ended
-exactly where the batch starts. A batch that runs twice, even concurrently, is therefore recognised
-as committed or refused, and the files its tasks wrote belong to no table.
-
-Records that the journal retired before they were archived are gone: the batch starts after them,
-and the manifest counts them.
+A journal of a site that can't be read, or is not the one that the archive was made from, is left
+out of the stream, which starts again when it has joined.
 """
 
 from __future__ import annotations
@@ -20,9 +17,8 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,35 +26,23 @@ import msgspec
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
+from accord.core.model.errors import AccordError
 from accord.core.queries.messages import StartPipeline
 from accord.journal import retention
+from accord.journal.retention import ARCHIVE
 from accord.pipeline import register
+from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import DriverLock, Holder
-from accord.pipeline.journal_readers import check_same_journal, is_remote, open_journal
-from accord.pipeline.manifest import Already, Manifest
+from accord.pipeline.journal_readers import check_same_journal, is_remote
+from accord.pipeline.journal_sink import BatchDone, NodeBatch, commit_batch
+from accord.pipeline.journal_source import SliceOptions, decode_done
 from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
-from accord.pipeline.slices import FORMAT, SliceOptions, decode_entries
 from accord.pipeline.spark_errors import summary
-from accord.pipeline.tables import EVENTS, LEDGER, LOST, FileEntry
+from accord.pipeline.spark_source import FORMAT
+from accord.pipeline.tables import EVENTS, LEDGER, TableFile
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-READER: Final = "archive"  # reader name known to the journal
-
-
-class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch added to the archive, which now holds everything before offset `archived`."""
-
-    archived: int
-    events: int = 0
-    ledger_rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    lost: int = 0
-    channels: dict[str, tuple[int, int]] = {}  # events and payload bytes, where counted
-    took_ms: int = 0
 
 
 class Archiver(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,59 +50,27 @@ class Archiver(msgspec.Struct, frozen=True, kw_only=True):
     process.
     """
 
-    node: str
-    journal: str
+    journals: dict[str, str]
     archive: str
 
     def __call__(self, slices: DataFrame, _batch: int) -> None:
-        self.commit_batch(slices, Manifest(self.archive))
+        self.commit_batch(slices, Archive(self.archive, tuple(self.journals)))
 
-    def commit_batch(self, slices: DataFrame, manifest: Manifest) -> BatchDone | None:
+    def commit_batch(self, slices: DataFrame, archive: Archive) -> BatchDone | None:
         """Commit the batch; None if there was nothing to do or it was committed before."""
-        began_s = time.monotonic()
-        written = slices.collect()  # the tasks read and write here
-        if not written:
-            return None
-        ranges = sorted((row.first, row.next) for row in written)
-        assert all(here[1] == there[0] for here, there in pairwise(ranges)), ranges
-        first, end = ranges[0][0], ranges[-1][1]
-        added = [entry for row in written for entry in decode_entries(row.entries)]
-        is_lost = self._is_retired(first, manifest)
-        moved = {self.node: (first, end)}
-        if isinstance(manifest.commit(added=added, moved=moved, lost=is_lost), Already):
-            return None
-        if not is_remote(self.journal):
-            retention.register(self.journal, READER, end)
-        return summed(added, end, round((time.monotonic() - began_s) * 1000))
-
-    def _is_retired(self, first: int, manifest: Manifest) -> bool:
-        """Whether the records missing before `first` are gone for good."""
-        archived = manifest.snapshot().archived.get(self.node, 0)
-        return archived < first and open_journal(self.journal).extent().first_offset >= first
-
-
-def summed(entries: list[FileEntry], archived: int, took_ms: int) -> BatchDone:
-    channels: dict[str, tuple[int, int]] = {}
-    for entry in entries:
-        for name, (events, size) in zip(entry.channels or (), entry.use, strict=False):
-            known = channels.get(name, (0, 0))
-            channels[name] = known[0] + events, known[1] + size
-    files = [entry for entry in entries if entry.table != LOST]
-    return BatchDone(
-        archived=archived,
-        events=sum(entry.rows for entry in files if entry.table == EVENTS),
-        ledger_rows=sum(entry.rows for entry in files if entry.table == LEDGER),
-        files=len(files),
-        bytes=sum(entry.bytes for entry in files),
-        lost=sum(entry.rows for entry in entries if entry.table == LOST),
-        channels=channels,
-        took_ms=took_ms,
-    )
+        written = [decode_done(row.done) for row in slices.collect()]  # the tasks read and write
+        done = commit_batch(written, archive) if written else None
+        if done is not None:
+            for node, archived in done.archived.items():
+                if not is_remote(self.journals[node]):
+                    retention.register(self.journals[node], ARCHIVE, archived)
+        return done
 
 
 CHECKPOINTS: Final = "checkpoints"
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
 _POLL_S: Final = 1
+_AGAIN_S: Final = 5.0  # between two looks at journals that are left out
 _STABLE_S: Final = 10.0  # after which earlier failures no longer count
 
 
@@ -129,21 +81,24 @@ class ArchiveJob:
         self,
         spark: SparkSession,
         start: StartPipeline,
-        manifest: Manifest,
+        archive: Archive,
         on_batch: Callable[[BatchDone], object] = lambda _: None,
     ) -> None:
         self.problem = ""  # last failure; cleared by the next successful batch
         self.is_broken = False  # Java has exited: a new process is needed
         self._spark = spark
         self._start = start
-        self._manifest = manifest
+        self._archive = archive
         self._on_batch = on_batch
-        self._archiver = Archiver(node=start.node, journal=start.journal, archive=start.archive)
+        self.left_out: dict[str, str] = {}  # nodes whose journals are not archived now, and why
+        self._journals = start.journals_by_node()
+        self._archiver = Archiver(journals=self._journals, archive=start.archive)
         self._lock = DriverLock(start.work)
         self._stopping = threading.Event()
         self._working = threading.Lock()
         self._query: StreamingQuery | None = None
         self._failures = 0
+        self._looked_s = 0.0
         self._started = 0
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
 
@@ -171,7 +126,7 @@ class ArchiveJob:
             while not (self._stopping.is_set() or self.is_broken):
                 try:
                     self._stream()
-                except Exception as error:  # from Spark, Py4J, the manifest or the journal
+                except Exception as error:  # from Spark, Py4J, the tables or the journal
                     self._fail(error)
         finally:
             with self._working:  # a commit may be in progress although its query has been stopped
@@ -196,39 +151,79 @@ class ArchiveJob:
         """Run one query to its end; raises what ended it."""
         register(self._spark)
         use_pool(self._spark, ARCHIVE_POOL)
-        options = self._options()
-        self._check(options)
-        seen = self._manifest.snapshot().archived.get(options.node, 0)
+        seen = self._check()
+        if not seen:
+            self._stopping.wait(_AGAIN_S)
+            return
+        options = self._options(seen)
         query = self._query = self._start_query(options)
         began_s = time.monotonic()
         try:
             while not (self._stopping.is_set() or query.awaitTermination(_POLL_S)):
                 if is_connect(self._spark):
                     seen = self._check_progress(seen)
+                if self.left_out and self._can_join():
+                    return
                 if self.problem and time.monotonic() - began_s > _STABLE_S:
                     self.problem = ""
         finally:
             self._query = None
             _end(query)
 
-    def _options(self) -> SliceOptions:
-        start = self._start
+    def _options(self, nodes: Iterable[str]) -> SliceOptions:
+        start, archive = self._start, self._archive
         cores = 4 if is_connect(self._spark) else self._spark.sparkContext.defaultParallelism
+        archive.ledger.create()
+        declared = archive.events.columns(start.declared)
         return SliceOptions(
-            node=start.node,
-            journal=start.journal,
+            journals={node: self._journals[node] for node in nodes},
             archive=start.archive,
-            declared=start.declared,
+            columns=archive.events.snapshot().columns,
+            declared=declared,
             large_bytes=start.large_bytes,
             pieces=2 * cores,
         )
 
-    def _check(self, options: SliceOptions) -> None:
-        """Check what the source would also detect, but could report only as a failed query."""
-        snapshot = self._manifest.snapshot()
-        check_same_journal(open_journal(options.journal), options.journal, snapshot, options.node)
-        if not is_remote(options.journal) and Path(options.journal).is_dir():
-            retention.register(options.journal, READER, snapshot.archived.get(options.node, 0))
+    def _check(self) -> dict[str, int]:
+        """Check what the source would also detect, but could report only as a failed query.
+
+        Returns how far the archive has got, without the nodes that are left out.
+        """
+        reached, left_out = {}, {}
+        for node, journal in self._journals.items():
+            try:
+                self._check_journal(node)
+            except (AccordError, OSError) as error:
+                if len(self._journals) == 1:
+                    raise
+                left_out[node] = summary(error)
+                continue
+            reached[node] = archived = self._archive.archived(node)
+            if not is_remote(journal) and Path(journal).is_dir():
+                retention.register(journal, ARCHIVE, archived)
+        self._looked_s = time.monotonic()
+        self.left_out = left_out
+        return reached
+
+    def _check_journal(self, node: str) -> None:
+        events = self._archive.events.snapshot()
+        check_same_journal(
+            self._journals[node],
+            node,
+            archived=events.archived.get(node, 0),
+            events=events.files,
+        )
+
+    def _can_join(self) -> bool:
+        """Whether a journal that is left out can be archived now; looks only from time to time."""
+        if time.monotonic() - self._looked_s < _AGAIN_S:
+            return False
+        for node in self.left_out:
+            with suppress(AccordError, OSError):
+                self._check_journal(node)
+                return True
+        self._looked_s = time.monotonic()
+        return False
 
     def _start_query(self, options: SliceOptions) -> StreamingQuery:
         stream = self._spark.readStream.format(FORMAT).options(**options.to_spark()).load()
@@ -253,7 +248,7 @@ class ArchiveJob:
     def _run_batch(self, slices: DataFrame, _batch: int) -> None:
         with self._working:
             if not self._stopping.is_set():
-                self._succeed(self._archiver.commit_batch(slices, self._manifest))
+                self._succeed(self._archiver.commit_batch(slices, self._archive))
 
     def _succeed(self, done: BatchDone | None) -> None:
         self.problem = ""
@@ -261,18 +256,21 @@ class ArchiveJob:
         if done is not None:
             self._on_batch(done)
 
-    def _check_progress(self, seen: int) -> int:
+    def _check_progress(self, seen: dict[str, int]) -> dict[str, int]:
         """Report what batches in other processes have done since the archive reached `seen`."""
-        snapshot = self._manifest.snapshot()
-        archived = snapshot.archived.get(self._start.node, 0)
-        if archived > seen:
-            added = [
-                entry
-                for entry in snapshot.files
-                if entry.node == self._start.node and entry.first_offset >= seen
-            ]
-            self._succeed(summed(added, archived, 0))
-        return archived
+        reached = {node: self._archive.archived(node) for node in seen}
+        if reached != seen:
+            files = {table.name: table.snapshot().files for table in self._archive.tables}
+            added = {
+                node: NodeBatch(
+                    archived=reached[node],
+                    events=_rows_since(files[EVENTS], node, seen[node]),
+                    ledger_rows=_rows_since(files[LEDGER], node, seen[node]),
+                )
+                for node in seen
+            }
+            self._succeed(BatchDone(nodes=added))
+        return reached
 
     def _has_java_exited(self) -> bool:
         if is_connect(self._spark):
@@ -287,3 +285,8 @@ class ArchiveJob:
 def _end(query: StreamingQuery) -> None:
     with suppress(Exception):  # the query, or Java, has ended
         query.stop()
+
+
+def _rows_since(files: Iterable[TableFile], node: str, offset: int) -> int:
+    """Rows of a node in files that begin at this offset or later."""
+    return sum(file.rows for file in files if file.node == node and file.first_offset >= offset)

@@ -39,8 +39,6 @@ from pyspark.sql.types import (
 
 from accord.core.model.errors import PredicateError
 from accord.core.predicates.tree import Expr
-from accord.pipeline.attributes import ATTRIBUTES, METADATA
-from accord.pipeline.attributes import schema as attribute_schema
 from accord.pipeline.bulk.events import CHANNEL
 from accord.pipeline.bulk.packed_sets import pack
 from accord.pipeline.bulk.predicate_compiler import (
@@ -65,7 +63,8 @@ from accord.pipeline.bulk.spark_worker import (
     PredicateSource,
     check_names,
 )
-from accord.pipeline.tables import COLUMNS
+from accord.pipeline.spark_tables import spark_events
+from accord.pipeline.tables import ATTRIBUTES, COLUMNS, METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +102,7 @@ _ATTRIBUTE_TYPES: Final = (
 )
 _EVENT_TYPES: Final = {
     CHANNEL: StringType(),
-    ATTRIBUTES: attribute_schema({})[ATTRIBUTES].dataType,
+    ATTRIBUTES: spark_events()[ATTRIBUTES].dataType,
     METADATA: BinaryType(),
 }
 # Below this number, parsing takes less time than starting a job.

@@ -13,7 +13,7 @@ has, an event with the archive's number and time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol
@@ -25,8 +25,7 @@ from accord.journal.events import decode_event
 from accord.journal.reader import Extent, Reader, ReadResult
 from accord.journal.record import Batch
 from accord.journal.segments import SEGMENT, file_name
-from accord.pipeline.manifest import Snapshot
-from accord.pipeline.tables import EVENTS, FileEntry
+from accord.pipeline.tables import TableFile
 
 REMOTE: Final = ("http://", "https://")
 
@@ -68,13 +67,21 @@ def is_remote(place: str) -> bool:
     return place.startswith(REMOTE)
 
 
-def open_journal(place: str) -> JournalReader:
-    """Return a reader of the journal at this directory or node; nothing is accessed yet."""
+def open_journal(place: str, node: str = "", *, is_patient: bool = True) -> JournalReader:
+    """Return a reader of the journal at this directory or node; nothing is accessed yet.
+
+    If `node` is given, no other may answer. Without patience a reader tries once.
+    """
     if is_remote(place):
         from accord.pipeline.remote_journal import RemoteReader  # noqa: PLC0415 (rarely needed)
 
-        return RemoteReader(place)
+        return RemoteReader(place, node, is_patient=is_patient)
     return LocalReader(place)
+
+
+def shown(place: str) -> str:
+    """The place for messages to people, without a password."""
+    return place.rpartition("@")[2] if is_remote(place) else place
 
 
 def estimate_bytes(sizes: Sequence[tuple[int, int]], first: int, end: int, next_offset: int) -> int:
@@ -125,8 +132,8 @@ class JournalMismatchError(AccordError):
     def __init__(self, *, node: str, journal: str, archived: int, problem: str) -> None:
         super().__init__(
             f"the archive has records of {node!r} up to offset {archived}, but the journal"
-            f" {journal} {problem}: it is another journal. Give the archive the journal it was"
-            " made from, or begin another archive (pipeline.archive)"
+            f" {shown(journal)} {problem}: it is another journal. Give the archive the journal it"
+            " was made from, or begin another archive (pipeline.archive)"
         )
 
 
@@ -136,20 +143,25 @@ def check_extent(extent: Extent, journal: str, archived: int, node: str) -> None
         raise JournalMismatchError(node=node, journal=journal, archived=archived, problem=problem)
 
 
-def check_same_journal(reader: JournalReader, journal: str, snapshot: Snapshot, node: str) -> None:
-    """Raise JournalMismatchError if the archive can't have been built from this journal."""
-    archived = snapshot.archived.get(node, 0)
+def check_same_journal(
+    journal: str, node: str, *, archived: int, events: Iterable[TableFile]
+) -> None:
+    """Raise JournalMismatchError if the archive can't have been built from this journal.
+
+    `events` are the files of the table of events.
+    """
+    reader = open_journal(journal, node, is_patient=False)
     extent = reader.extent()
     check_extent(extent, journal, archived, node)
-    events = [file for file in snapshot.files if (file.table, file.node) == (EVENTS, node)]
-    last = max(events, key=lambda file: file.last_offset, default=None)
+    own = (file for file in events if file.node == node)
+    last = max(own, key=lambda file: file.last_offset, default=None)
     if last is None or last.last_offset < extent.first_offset:
         return
     if problem := _difference(reader, last):
         raise JournalMismatchError(node=node, journal=journal, archived=archived, problem=problem)
 
 
-def _difference(reader: JournalReader, file: FileEntry) -> str:
+def _difference(reader: JournalReader, file: TableFile) -> str:
     """How the record that should be the last of this file differs, if it does."""
     for found in reader.read(file.last_offset, max_records=1):
         if not isinstance(found, Batch):

@@ -34,11 +34,11 @@ from accord.core.monitoring.measurement_registry import (
 )
 from accord.core.monitoring.sightings import LINKS
 from accord.core.queries.messages import Measure, MeasuredValues, WatchedPredicate
-from accord.pipeline.attributes import Declared
 from accord.pipeline.datasets.availability import availability, sightings
 from accord.pipeline.datasets.losses import between
 from accord.pipeline.datasets.quality import quality
 from accord.pipeline.datasets.selectivity import matches, most_used
+from accord.pipeline.decode.attributes import Declared
 
 MOST: Final = 1_000  # subjects per kind
 DAY_MS: Final = 86_400_000

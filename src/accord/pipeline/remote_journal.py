@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Final
 from urllib.error import HTTPError
-from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import msgspec
@@ -23,7 +23,9 @@ from accord.core.queries.journal_http import (
     RECORDS,
     JournalChunk,
     JournalExtent,
+    NodeAddress,
     decode_part,
+    parse_node_address,
 )
 from accord.journal.reader import Extent, ReadResult, Retired
 from accord.journal.record import MAX_RECORD, Batch
@@ -31,6 +33,7 @@ from accord.journal.segments import Damaged
 
 _TIMEOUT_S: Final = 30.0
 _PAUSES_S: Final = (0.1, 0.5, 2.0, 5.0)
+_IMPATIENT_S: Final = 5.0
 _PART_BYTES: Final = 4 << 20
 _MOST: Final = MAX_RECORD + (64 << 20)
 _RECORD_BYTES: Final = 1_000  # assumed average
@@ -54,20 +57,29 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class RemoteReader:
-    """Reads from the node at `url`: `https://user:password@host:8080`."""
+    """Reads from the node at `url`: `https://user:password@host:8080`.
 
-    def __init__(self, url: str, *, pause: Callable[[float], object] = time.sleep) -> None:
-        parts = urlsplit(url)
-        host = (parts.netloc.rpartition("@")[2]).rstrip("/")
-        if parts.scheme not in ("http", "https") or not host:
-            raise RemoteError("expected http:// or https:// and a host", place=host or "?")
-        self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        self._headers = {"User-Agent": "accord"}
-        if parts.username is not None:
-            named = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            encoded = base64.b64encode(named.encode()).decode()
-            self._headers["Authorization"] = f"Basic {encoded}"
+    It must be `node`, unless that is empty. Without patience, it tries once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        node: str = "",
+        *,
+        is_patient: bool = True,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        try:
+            address = parse_node_address(url)
+        except ValueError as error:
+            raise RemoteError(str(error), place=url.rpartition("@")[2][:80]) from None
+        self._base = address.url
+        self._node = node
+        self._headers = {"User-Agent": "accord", **login(address)}
         self._open = build_opener(_NoRedirects).open
+        self._pauses_s = _PAUSES_S if is_patient else ()
+        self._timeout_s = _TIMEOUT_S if is_patient else _IMPATIENT_S
         self._pause = pause
 
     def node(self) -> str:
@@ -92,7 +104,8 @@ class RemoteReader:
             end = min(end, offset + max_records)
         left = max_bytes
         while offset < end and (left is None or left > 0):
-            part = self._fetch_part(offset, _PART_BYTES if left is None else min(left, _PART_BYTES))
+            few_bytes = (end - offset) * _RECORD_BYTES
+            part = self._fetch_part(offset, min(_PART_BYTES, few_bytes, left or _PART_BYTES))
             if part.retired is not None:
                 yield Retired(offset, part.retired)
                 return
@@ -111,20 +124,28 @@ class RemoteReader:
 
     def _fetch_extent(self) -> JournalExtent:
         try:
-            return msgspec.json.decode(self._get(JOURNAL), type=JournalExtent)
+            extent = msgspec.json.decode(self._get(JOURNAL), type=JournalExtent)
         except msgspec.DecodeError as error:
             raise self._error(f"invalid reply: {error}") from error
+        self._check_node(extent.node)
+        return extent
 
     def _fetch_part(self, offset: int, max_bytes: int) -> JournalChunk:
         asked = urlencode({"offset": offset, "max_bytes": max_bytes})
         try:
-            return decode_part(self._get(f"{RECORDS}?{asked}"))
+            part = decode_part(self._get(f"{RECORDS}?{asked}"))
         except msgspec.DecodeError as error:
             raise self._error(f"invalid reply: {error}") from error
+        self._check_node(part.node)
+        return part
+
+    def _check_node(self, found: str) -> None:
+        if self._node and found != self._node:
+            raise self._error(f"this is node {found}, expected {self._node}")
 
     def _get(self, path: str) -> bytes:
         request = Request(self._base + path, headers=self._headers)  # noqa: S310 (see __init__)
-        for pause_s in (*_PAUSES_S, None):
+        for pause_s in (*self._pauses_s, None):
             try:
                 return self._fetch(request)
             except HTTPError as error:
@@ -139,7 +160,7 @@ class RemoteReader:
         raise self._error(problem)
 
     def _fetch(self, request: Request) -> bytes:
-        with self._open(request, timeout=_TIMEOUT_S) as answer:
+        with self._open(request, timeout=self._timeout_s) as answer:
             body: bytes = answer.read(_MOST + 1)
         if len(body) > _MOST:
             raise self._error(f"an answer of more than {_MOST} bytes")
@@ -147,6 +168,14 @@ class RemoteReader:
 
     def _error(self, problem: str) -> RemoteError:
         return RemoteError(problem, place=self._base)
+
+
+def login(address: NodeAddress) -> dict[str, str]:
+    """The header that says who asks."""
+    if address.user is None:
+        return {}
+    named = f"{address.user}:{address.password or ''}"
+    return {"Authorization": f"Basic {base64.b64encode(named.encode()).decode()}"}
 
 
 def _found(part: JournalChunk) -> list[Batch | Damaged]:

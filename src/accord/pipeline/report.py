@@ -29,10 +29,10 @@ from accord.core.queries.report import (
     Report,
     SourceUse,
 )
-from accord.pipeline.attributes import Declared
 from accord.pipeline.datasets.losses import between, losses, of_channels, shows, source_use
 from accord.pipeline.datasets.quality import HISTOGRAM, aggregates, sums, with_delays, with_rates
 from accord.pipeline.datasets.selectivity import most_used, selectivity
+from accord.pipeline.decode.attributes import Declared
 
 _MIN_BUCKET_MS: Final = 1_000
 _BY: Final = ("channel", "destination", "node", "bucket")

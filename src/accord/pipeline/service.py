@@ -1,416 +1,157 @@
-"""The pipeline's work for one node: Spark, the archive job, and queries.
+"""The pipeline process: one archive, and the nodes whose journals go into it.
 
-`open` takes seconds, as Spark starts; earlier queries wait. A failure in a query ends only that
-query; a failure of Spark ends this process, and the node starts another.
-
-The pipeline's health, reported to the node every second.
-
-Warm-up: a query of our own makes Java load Spark's classes before the first client's query.
+Questions are answered as soon as the tables are open, which takes a moment. Spark follows: from
+then on journals are archived, and large questions go there. Without Java it all stays at that, and
+health says so. A failure in a query ends only that query; a failure of Spark ends this process, and
+the node starts another.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections import deque
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from msgspec import structs
 
-from accord.core.model.errors import AccordError
-from accord.core.queries.messages import (
-    Answerable,
-    Cancel,
-    EventQuery,
-    ExportRequest,
-    FromNode,
-    FromPipeline,
-    Health,
-    HistogramRequest,
-    LedgerLookup,
-    LedgerReply,
-    NetLookup,
-    NetReply,
-    PageQuery,
-    QueryFailure,
-    ReportReply,
-    ReportRequest,
-    StartPipeline,
-    WatchedPredicate,
-    WatchPredicates,
-)
-from accord.core.queries.report import encode_report
+from accord.core.queries.messages import FromPipeline, Health, StartPipeline
 from accord.core.router.limits import BUILD
-from accord.journal.record import Batch
 from accord.pipeline import tables
-from accord.pipeline.archive_job import ArchiveJob, BatchDone
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.attributes import TYPES, Declared
-from accord.pipeline.cluster_watch import ClusterWatch
-from accord.pipeline.exports import export
-from accord.pipeline.histogram import HistogramEngine
-from accord.pipeline.housekeeping import Housekeeping, now_ms
-from accord.pipeline.journal_readers import JournalReader, open_journal
-from accord.pipeline.ledger_lookup import find_outcomes
-from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.measurement_publisher import MeasurementPublisher
-from accord.pipeline.net_lookup import find_net_records
-from accord.pipeline.pruning import select
-from accord.pipeline.query_checks import InvalidQueryError, check
-from accord.pipeline.query_engine import QueryEngine
-from accord.pipeline.query_scheduler import QueryJob, QueryScheduler
-from accord.pipeline.report import make_report
-from accord.pipeline.scan_plan import RemainingQuery, ScanRange
-from accord.pipeline.session import event_log, is_connect, open_session, ui_address
-from accord.pipeline.spark_errors import summary
-from accord.pipeline.tables import EVENTS, LOST, FileEntry, arrow_events
-from accord.pipeline.tail import Tail
+from accord.pipeline.conversion import convert
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.java import JavaError
+from accord.pipeline.node_service import NodeService
 
-_FILE: Final = "warm.parquet"
-_ROUNDS: Final = 3
-_EVENT: Final = {
-    "offset": 0,
-    "number": 1,
-    "channel": "a",
-    "publisher": "",
-    "received": 0,
-    "qos": 0,
-    "attributes": [("b", {"integer": 1})],
-    "payload": b"",
-    "payload_bytes": 0,
-    "properties": b"",
-}
+if TYPE_CHECKING:
+    from accord.pipeline.journal_sink import BatchDone
+    from accord.pipeline.spark_service import SparkService
 
-
-def warm_up(spark: SparkSession, work: Path | str) -> None:
-    """Query an event in a file of its own, with and without a predicate."""
-    rows = pa.Table.from_pylist([_EVENT], arrow_events({}))
-    pq.write_table(rows, Path(work) / _FILE)
-    file = FileEntry(
-        table=EVENTS,
-        path=_FILE,
-        day="1970-01-01",
-        rows=1,
-        bytes=1,
-        node="",
-        first_offset=0,
-        last_offset=0,
-        channels=("a",),
-    )
-    lookup = ArchiveLookup(spark, str(work))
-    stretch = ScanRange((file,), 0, 1, True)
-    for _ in range(_ROUNDS):
-        for where in ("b > 0", ""):
-            question = check(PageQuery(id=0, ask=EventQuery(channel="a", where=where)))
-            found = lookup.find(question, RemainingQuery(0, 1, None), stretch, 10)
-            assert len(found) == 1
-
-
-_RATE_S: Final = 10.0
-
-
-class Counts:
-    """What the archive's batches have added since the start."""
-
-    def __init__(self) -> None:
-        self.events = 0
-        self.ledger_rows = 0
-        self._recent: deque[tuple[float, int]] = deque()
-        self._lock = threading.Lock()
-
-    def add(self, done: BatchDone, now_s: float) -> None:
-        with self._lock:
-            self.events += done.events
-            self.ledger_rows += done.ledger_rows
-            self._recent.append((now_s, done.events + done.ledger_rows))
-
-    def rows_per_s(self, now_s: float) -> float:
-        """Over the last seconds."""
-        with self._lock:
-            while self._recent and self._recent[0][0] < now_s - _RATE_S:
-                self._recent.popleft()
-            return sum(rows for _, rows in self._recent) / _RATE_S
-
-
-class HealthProbe:
-    """Reads the state of journal and archive."""
-
-    def __init__(self, manifest: Manifest, journal: str, node: str) -> None:
-        self.counts = Counts()
-        self._manifest = manifest
-        self._reader: JournalReader = open_journal(journal)
-        self._node = node
-        self._version = -1
-        self._files = 0
-        self._bytes = 0
-
-    def sample(self, health: Health) -> Health:
-        """Return `health` with the archive's progress; an unreadable journal is reported too."""
-        try:
-            snapshot = self._manifest.snapshot()
-            archived = snapshot.archived.get(self._node, 0)
-            behind = max(0, self._reader.extent().next_offset - archived)
-            lag_ms = self._age_ms(archived) if behind else 0
-        except (AccordError, OSError) as error:
-            return msgspec.structs.replace(health, problem=health.problem or str(error))
-        self._sum_files(snapshot)
-        return msgspec.structs.replace(
-            health,
-            archived_offset=archived,
-            lag_ms=lag_ms,
-            lag_records=behind,
-            events=self.counts.events,
-            ledger_rows=self.counts.ledger_rows,
-            rows_per_s=self.counts.rows_per_s(time.monotonic()),
-            files=self._files,
-            bytes=self._bytes,
-        )
-
-    def _age_ms(self, offset: int) -> int:
-        for found in self._reader.read(offset, max_records=1):
-            if isinstance(found, Batch):
-                return max(0, time.time_ns() // 1_000_000 - found.time_ms)
-        return 0
-
-    def _sum_files(self, snapshot: Snapshot) -> None:
-        if snapshot.version != self._version:
-            files = [file for file in snapshot.files if file.table != LOST]
-            self._files = len(files)
-            self._bytes = sum(file.bytes for file in files)
-            self._version = snapshot.version
-
-
+_JAVA_AGAIN_S: Final = 30.0  # between two looks for a Java
 _log: Final = logging.getLogger(__name__)
 
 
 class PipelineService:
-    """The process between its first message and its end."""
+    """The process between its start and its end; nodes come and go."""
 
-    def __init__(self, start: StartPipeline, send: Callable[[FromPipeline], object]) -> None:
-        self.is_broken = False  # Java has exited
+    def __init__(self, start: StartPipeline) -> None:
         self._start = start
-        self._send = send
-        self._manifest = Manifest(start.archive)
-        self._probe = HealthProbe(self._manifest, start.journal, start.node)
-        self._measurements = MeasurementPublisher()
-        self._watched: tuple[WatchedPredicate, ...] = ()
-        self._health = Health()
-        self._cluster = ClusterWatch(start)
-        self._spark: SparkSession | None = None
-        self._lookup: ArchiveLookup | None = None
-        self._engine: QueryEngine | None = None
-        self._histograms: HistogramEngine | None = None
-        self._archive: ArchiveJob | None = None
-        self._housekeeping: Housekeeping | None = None
-        self._scheduler = QueryScheduler(send, self._interrupt, limit_s=start.timeout_s)
+        self._journals = start.journals_by_node()
+        self._health = Health(build=BUILD)
+        self._archive = Archive(start.archive, tuple(self._journals))
+        self._nodes: dict[str, NodeService] = {}
+        self._absent: dict[str, str] = {}  # nodes that are not connected, and why
+        self._is_open = False
+        self._spark: SparkService | None = None
+        self._has_spark = False
+        self._closing = threading.Event()
+        self._lock = threading.RLock()  # nodes, and what they have been told to use
 
     def open(self) -> None:
-        """Start everything; JavaError, SessionError or TablesError if that fails."""
+        """Answer questions, then start Spark; SessionError or TablesError if that fails."""
         start = self._start
         tables.check_declared(start.declared)
-        self._cluster.await_connection()
-        spark = open_session(start)
-        self._spark = spark
-        self._cluster.await_executors(spark)
-        self._lookup = ArchiveLookup(spark, start.archive)
-        sources = (self._lookup, self._manifest, Tail(start.journal, start.declared))
-        self._engine = QueryEngine(*sources, node=start.node, journal=start.journal)
-        self._histograms = HistogramEngine(*sources, node=start.node, journal=start.journal)
-        self._archive = ArchiveJob(spark, start, self._manifest, self._on_batch)
-        self._archive.start()
-        warm_up(spark, start.work)
-        self._scheduler.start()
-        self._housekeeping = Housekeeping(
-            self._lookup.spark, self._manifest, retain_ms=start.retain_ms, also=(self._measure,)
-        )
-        self._housekeeping.start()
-        self._health = Health(
-            state="ready",
-            spark=start.spark.partition(";")[0] or "embedded",
-            spark_version=spark.version,
-            spark_ui=ui_address(spark),
-            event_log=event_log(spark),
-            build=BUILD,
-        )
-        self.tick()
+        convert(self._archive.storage)
+        with self._lock:
+            self._is_open = True
+            for node in self._nodes.values():
+                node.start()
+        self._set("partial", "")
+        self._open_spark()
+        if not self._closing.is_set():
+            self._set("ready", "")
 
-    def handle(self, message: FromNode) -> None:
-        """Handle a message; a failure in a query ends only that query."""
-        try:
-            self._handle(message)
-        except Exception as error:
-            _log.exception("message: handling failed")
-            if isinstance(message, Answerable):
-                self._send(QueryFailure(id=message.id, problem=summary(error)))
+    def connect(self, node: str, send: Callable[[FromPipeline], object]) -> NodeService:
+        """Work for this node, until `disconnect`."""
+        service = NodeService(
+            node, self._journals[node], self._archive, send, timeout_s=self._start.timeout_s
+        )
+        with self._lock:
+            self._nodes[node] = service
+            self._absent.pop(node, None)
+            if self._is_open:
+                service.start()
+            if self._spark is not None and self._has_spark:
+                service.join_spark(self._spark)
+        return service
 
-    def _handle(self, message: FromNode) -> None:
-        match message:
-            case (
-                PageQuery()
-                | HistogramRequest()
-                | ExportRequest()
-                | ReportRequest()
-                | LedgerLookup()
-                | NetLookup()
-            ):
-                self._scheduler.put(
-                    QueryJob(message.id, message.importance, lambda job: self._answer(job, message))
-                )
-            case Cancel(id_):
-                self._scheduler.cancel(id_)
-            case WatchPredicates(predicates):
-                self._watched = predicates
-                self._measurements.watch(predicates)
-            case StartPipeline():
-                _log.warning("second start: ignored")
+    def disconnect(self, service: NodeService) -> None:
+        with self._lock:
+            self._nodes.pop(service.node, None)
+            if self._spark is not None:
+                self._spark.stop_measuring(service.node)
+        service.close(0)
+
+    def report_absent(self, node: str, why: str) -> None:
+        """Say in the health of all nodes that this one is not connected."""
+        with self._lock:
+            self._absent[node] = why
 
     def tick(self) -> None:
-        """Once a second: report health, and check what runs."""
-        self._scheduler.expire()
-        self._check_java()
-        self.is_broken |= self._cluster.is_lost
-        self._send(self.health())
-        if measured := self._measurements.fresh(now_ms=now_ms()):
-            self._send(measured)
+        """Once a second: check what runs."""
+        if self._spark is not None:
+            self._spark.tick()
+
+    def tick_node(self, service: NodeService) -> None:
+        """Once a second for each node: report health."""
+        service.tick(self.health())
 
     def health(self) -> Health:
-        archive, housekeeping = self._archive, self._housekeeping
-        return self._probe.sample(
-            msgspec.structs.replace(
-                self._health,
-                problem=self._health.problem
-                or self._cluster.problem
-                or (archive.problem if archive else ""),
-                compactions=housekeeping.compactions if housekeeping else 0,
-                queries=self._scheduler.completed,
-                queries_running=self._scheduler.running,
-                queries_waiting=self._scheduler.waiting,
-            )
-        )
+        health = self._health
+        if self._spark is not None:
+            health = self._spark.describe(health)
+        if not health.problem:
+            with self._lock:
+                absent = [f"{node} is not connected: {why}" for node, why in self._absent.items()]
+            health = structs.replace(health, problem="; ".join(absent))
+        return health
 
     def why_broken(self) -> str:
-        return self._cluster.problem if self._cluster.is_lost else "Spark's Java process ended"
+        """Why a new process is needed; "" if none is."""
+        return "" if self._spark is None else self._spark.why_broken()
 
     def fail(self, problem: str) -> None:
-        self._health = msgspec.structs.replace(self._health, state="failed", problem=problem)
-        self._send(self.health())
+        self._set("failed", problem)
 
     def close(self, timeout_s: float) -> None:
         """Stop what runs, then Spark, within about this time."""
-        self._cluster.stop()
-        if self._cluster.is_lost:
-            return  # nobody is there to be told
-        self._health = msgspec.structs.replace(self._health, state="stopping")
-        until_s = time.monotonic() + timeout_s
-        if self._housekeeping is not None:
-            self._housekeeping.stop()
-        self._scheduler.stop(timeout_s / 4)
-        if self._archive is not None:
-            self._archive.stop(timeout_s / 2)
-        spark = self._spark
-        if spark is not None and not self.is_broken:
-            stopper = threading.Thread(target=spark.stop, daemon=True)
-            stopper.start()
-            stopper.join(max(1.0, until_s - time.monotonic()))
+        self._closing.set()
+        self._health = structs.replace(self._health, state="stopping")
+        for node in list(self._nodes.values()):
+            node.close(timeout_s / 4)
+        if self._spark is not None:
+            self._spark.close(timeout_s / 2)
 
-    # Run in threads of `QueryScheduler` and `Housekeeping`.
+    def _open_spark(self) -> None:
+        """Start Spark; where there is no Java, wait until there is."""
+        # Takes a second, which the first answers need not wait for.
+        from accord.pipeline.spark_service import SparkService  # noqa: PLC0415
 
-    def _answer(self, job: QueryJob, message: Answerable) -> FromPipeline:
-        if isinstance(message, ReportRequest):
-            return self._report(job, message)
-        if isinstance(message, LedgerLookup):
-            return self._ledger(job, message)
-        if isinstance(message, NetLookup):
-            return self._net(job, message)
-        assert self._engine is not None
-        assert self._histograms is not None
-        assert self._lookup is not None
-        with self._lookup.tagged(job.tag):
-            match message:
-                case PageQuery():
-                    return self._engine.page(message, job.check)
-                case HistogramRequest():
-                    return self._histograms.part(message, job.check)
-                case ExportRequest():
-                    return export(self._engine, message, job.check)
-
-    def _report(self, job: QueryJob, asked: ReportRequest) -> FromPipeline:
-        if asked.since_ms >= asked.until_ms:
-            raise InvalidQueryError("expected it before until", place="since")
-        assert self._lookup is not None
-        spark, archive = self._lookup.spark, self._start.archive
-        since_ms, until_ms = asked.since_ms, asked.until_ms
-        snapshot = self._manifest.snapshot()
-        events = select(snapshot, channel=asked.channel, since_ms=since_ms, until_ms=until_ms)
-        ledger = select(snapshot, table=tables.LEDGER, since_ms=since_ms, until_ms=until_ms)
-        with self._lookup.tagged(job.tag):
-            report = make_report(
-                tables.events(spark, archive, events, self._start.declared),
-                tables.ledger(spark, archive, ledger),
-                self._watched,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                node=self._start.node,
-                channel=asked.channel,
-                declared=self._declared,
-            )
-        return ReportReply(id=job.id, body=encode_report(report))
-
-    def _ledger(self, job: QueryJob, asked: LedgerLookup) -> FromPipeline:
-        assert self._lookup is not None
-        spark, archive = self._lookup.spark, self._start.archive
-        snapshot = self._manifest.snapshot()
-        with self._lookup.tagged(job.tag):
-            body = find_outcomes(spark, archive, snapshot, asked.number, asked.most)
-        return LedgerReply(id=job.id, body=body)
-
-    def _net(self, job: QueryJob, asked: NetLookup) -> FromPipeline:
-        assert self._lookup is not None
-        spark, archive = self._lookup.spark, self._start.archive
-        snapshot = self._manifest.snapshot()
-        with self._lookup.tagged(job.tag):
-            body = find_net_records(spark, archive, snapshot, self._start.node, asked)
-        return NetReply(id=job.id, body=body)
-
-    def _measure(self) -> None:
-        now = now_ms()
-        if not self._measurements.is_due(now_ms=now) or self._lookup is None:
+        while not self._closing.is_set():
+            spark = SparkService(self._start, self._archive, self._on_batch)
+            try:
+                self._spark = spark
+                spark.open()
+            except JavaError as error:
+                self._spark = None
+                self._set("partial", f"events are not archived, and there are no reports: {error}")
+                self._closing.wait(_JAVA_AGAIN_S)
+                continue
+            with self._lock:
+                self._has_spark = True
+                for node in self._nodes.values():
+                    node.join_spark(spark)
             return
-        spark, archive, snapshot = (
-            self._lookup.spark,
-            self._start.archive,
-            self._manifest.snapshot(),
-        )
-        events_ms, ledger_ms = self._measurements.since_ms(now_ms=now)
-        files = select(snapshot, since_ms=events_ms)
-        events = tables.events(spark, archive, files, self._start.declared)
-        entries = select(snapshot, table=tables.LEDGER, since_ms=ledger_ms)
-        ledger = tables.ledger(spark, archive, entries)
-        measured = self._measurements.measure(events, ledger, now_ms=now, declared=self._declared)
-        self._send(measured)
 
-    @property
-    def _declared(self) -> Declared:
-        return {name: TYPES[kind] for name, kind in self._start.declared.items()}
+    def _set(self, state: str, problem: str) -> None:
+        if problem != self._health.problem:
+            _log.info("pipeline: %s %s", state, problem)
+        self._health = structs.replace(self._health, state=state, problem=problem)
+        for node in list(self._nodes.values()):
+            self.tick_node(node)
 
     def _on_batch(self, done: BatchDone) -> None:
-        self._probe.counts.add(done, time.monotonic())
-        self._measurements.count(done.channels, at_ms=now_ms(), took_ms=done.took_ms)
-
-    def _interrupt(self, tag: str) -> None:
-        if self._lookup is not None:
-            self._lookup.interrupt(tag)
-
-    def _check_java(self) -> None:
-        spark = self._spark
-        if spark is None or is_connect(spark):
-            return
-        process = getattr(spark.sparkContext._gateway, "proc", None)
-        is_over = process is not None and process.poll() is not None
-        self.is_broken |= is_over or (self._archive is not None and self._archive.is_broken)
+        for node, batch in done.nodes.items():
+            service = self._nodes.get(node)
+            if service is not None:
+                service.count(batch)

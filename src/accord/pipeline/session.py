@@ -44,6 +44,7 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "3",
+    "spark.sql.redaction.options.regex": "(?i)url|journals",  # nodes' addresses have passwords
 }
 # Settings needed before Java starts.
 _AT_START: Final = {

@@ -11,14 +11,8 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import AccordError
 from accord.core.model.units import parse_time
 from accord.journal.record import MAX_OFFSET
-from accord.pipeline.tables import (
-    EVENTS,
-    LEDGER,
-    TablesError,
-    check_declared,
-    spark_events,
-    spark_ledger,
-)
+from accord.pipeline.spark_tables import spark_events, spark_ledger
+from accord.pipeline.tables import EVENTS, LEDGER, TablesError, check_declared
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

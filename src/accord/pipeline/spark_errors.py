@@ -28,7 +28,7 @@ def summary(error: BaseException) -> str:
 
 # Our own errors, whose text gives problem and remedy.
 _SELF_EXPLAINING: Final = frozenset(
-    {"JournalError", "JournalMismatchError", "ManifestError", "RemoteError", "TablesError"}
+    {"DeltaLogError", "JournalError", "JournalMismatchError", "RemoteError", "TablesError"}
 )
 
 

@@ -5,9 +5,10 @@
     spark.readStream.format("accord").option("journals", '{"a": "…", "b": "…"}').load()
     rows.writeStream.format("accord").option("url", "mqtt://localhost").start()
 
-Options are those of `source_options.ReadOptions` and `spark_sink.WriteOptions`. A stream's offset
-holds one journal offset per node; its progress is kept in the checkpoint. A task reads a range of
-offsets of one journal; rows are returned as Arrow.
+Options are those of `source_options.ReadOptions` and `spark_sink.WriteOptions`; with the option
+`archive` those of `journal_source.SliceOptions`, which the archive job alone uses. A stream's
+offset holds one journal offset per node; its progress is kept in the checkpoint. A task reads a
+range of offsets of one journal; rows are returned as Arrow.
 
 Row filters of the source: from its options, and pushed down by Spark.
 
@@ -51,10 +52,10 @@ from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Extent, ReadResult, Retired
 from accord.journal.record import MAX_OFFSET, Batch
+from accord.pipeline.decode.rows import decode_batch, event_columns, ledger_columns
 from accord.pipeline.journal_readers import JournalReader, is_remote, offset_within, open_journal
+from accord.pipeline.journal_source import SCHEMA, SliceOptions, SlicesReader
 from accord.pipeline.remote_journal import RemoteReader
-from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
-from accord.pipeline.slices import SlicesSource
 from accord.pipeline.source_options import DEFAULT_NODE, ReadOptions
 from accord.pipeline.spark_sink import EventStreamWriter, EventWriter, WriteOptions
 from accord.pipeline.tables import EVENTS
@@ -168,9 +169,8 @@ _BATCH_ROWS: Final = 10_000
 _BATCH_BYTES: Final = 16 << 20
 
 
-def register_formats(spark: SparkSession) -> None:
+def register_format(spark: SparkSession) -> None:
     spark.dataSource.register(AccordSource)
-    spark.dataSource.register(SlicesSource)
 
 
 class AccordSource(DataSource):
@@ -180,14 +180,19 @@ class AccordSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> StructType:
-        return self._read_options().schema()
+    def schema(self) -> StructType | str:
+        return SCHEMA if self._is_archiving else self._read_options().schema()
 
     def reader(self, schema: StructType) -> JournalsReader:
         options = self._read_options()
         return (PushedReader if options.is_pushed else JournalsReader)(options, schema)
 
-    def streamReader(self, schema: StructType) -> JournalsStreamReader:  # noqa: N802
+    def streamReader(  # noqa: N802
+        self, schema: StructType
+    ) -> JournalsStreamReader | SlicesReader:
+        if self._is_archiving:
+            options: Any = self.options
+            return SlicesReader(SliceOptions.from_spark(options))
         return JournalsStreamReader(self._read_options(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> EventWriter:  # noqa: ARG002
@@ -195,6 +200,11 @@ class AccordSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> EventStreamWriter:  # noqa: ARG002, N802
         return EventStreamWriter(self._write_options(), schema)
+
+    @property
+    def _is_archiving(self) -> bool:
+        """Whether tasks archive what they read, instead of returning it: of the archive job."""
+        return "archive" in self.options
 
     def _read_options(self) -> ReadOptions:
         options: Any = self.options

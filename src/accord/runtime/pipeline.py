@@ -1,10 +1,11 @@
 """Supervises the data pipeline: a separate process that archives events and answers queries.
 
-The process may exit, hang or send garbage at any time; it is then restarted after a backoff. Live
-traffic never waits for it, and archiving does not depend on queries. Requests in progress when it
-exited are sent to the next process once more, one at a time, which identifies the one that ends
-the process: that one fails, and similar ones are refused for a while. If the process exits because
-something must be provided first, such as Java, requests are refused until it is there.
+It is started here, or it is the one of a site, which connects. The process may exit, hang or send
+garbage at any time; it is then restarted after a backoff. Live traffic never waits for it, and
+archiving does not depend on queries. Requests in progress when it exited are sent to the next
+process once more, one at a time, which identifies the one that ends the process: that one fails,
+and similar ones are refused for a while. If the process exits because something must be provided
+first, such as Java, requests are refused until it is there.
 
 Options of the data pipeline, and its errors.
 """
@@ -17,9 +18,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
@@ -31,7 +33,7 @@ from accord.core.queries.messages import (
     Cancel,
     EventQuery,
     ExportFormat,
-    ExportReply,
+    ExportPart,
     ExportRequest,
     FromNode,
     FromPipeline,
@@ -55,9 +57,10 @@ from accord.core.queries.messages import (
 from accord.runtime.durability import EVENTS
 from accord.runtime.logs import get_log
 from accord.runtime.pipeline_process import OUTPUT, PipelineProcess
+from accord.runtime.pipeline_site import JournalRelease, Site
 
 INSTALL: Final = "pip install 'accord[pipeline]'"
-_NEEDED: Final = ("pyspark", "pyarrow", "pandas")
+_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "deltalake")
 
 Kind = Literal["off", "unavailable", "busy", "timeout", "question", "failed", "ended"]
 
@@ -88,6 +91,7 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
     memory_mb: int = 1_024
     timeout_s: float = 60.0
     declared: dict[str, str] = {}
+    is_site: bool = False  # none is started: the pipeline of the site connects
     command: tuple[str, ...] = ()  # starts another program, for tests
     timeouts: PipelineTimeouts = PipelineTimeouts()
 
@@ -126,11 +130,13 @@ def why_off(options: PipelineOptions | None, data: Path | None) -> str:
         return "it is switched off (--no-pipeline, or enabled = false under [pipeline])"
     if data is None:
         return "nothing is kept on disk: it needs a folder in node.data (or --data)"
-    if not options.command:
-        missing = [name for name in _NEEDED if find_spec(name) is None]
-        if missing:
-            return f"{' and '.join(missing)} not installed: {INSTALL}"
-    return ""
+    return "" if options.command or options.is_site else why_missing()
+
+
+def why_missing() -> str:
+    """What is to be installed for a pipeline here; "" if nothing."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed: {INSTALL}" if missing else ""
 
 
 log = get_log(__name__)
@@ -141,13 +147,33 @@ MAX_PENDING: Final = 200
 MAX_SENDS: Final = 2  # per request: it may be what ends the process
 MAX_REFUSED: Final = 100
 OFF: Final = "off"
+_ANSWERING: Final = ("partial", "ready")
 _SETTINGS_CODE: Final = 2
 _SUMS: Final = ("events", "ledger_rows", "compactions", "queries")
 _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
-_Reply = TypeVar("_Reply", Page, HistogramPart, ExportReply, ReportReply, LedgerReply, NetReply)
+_Reply = TypeVar("_Reply", Page, HistogramPart, ExportPart, ReportReply, LedgerReply, NetReply)
+
+
+class PipelineConnection(Protocol):
+    """A pipeline at work: a process of the node, or the connection of the site's."""
+
+    problem: str  # protocol violation
+    received_s: float
+    has_ended: asyncio.Event
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, if it is a process that has ended."""
+
+    def send(self, message: FromNode) -> None: ...
+    async def stop(self, timeout_s: float, term_s: float) -> None: ...
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that it printed."""
+
+    def bound_output(self) -> None: ...
 
 
 class _Question:
@@ -165,7 +191,7 @@ class _Question:
 
 
 class Pipeline:
-    """Starts and supervises the process, from `start` to `close`."""
+    """Starts the process or lets it connect, and supervises it, from `start` to `close`."""
 
     def __init__(
         self,
@@ -180,11 +206,15 @@ class Pipeline:
         self.is_enabled = not why
         self.lack = why  # why it can't run until the operator acts; "" if it can
         self.health = Health(state=OFF, problem=why) if why else Health()
+        self.site = Site() if self.is_enabled and self.options.is_site else None
         self.archive = self.options.archive or (None if data is None else data / ARCHIVE)
+        if self.options.is_site:
+            self.archive = None  # the site's is no concern of the node
         self._node = node
         self._data = data
         self._on_measured = on_measured
-        self._process: PipelineProcess | None = None
+        self._process: PipelineConnection | None = None
+        self._release: JournalRelease | None = None
         self._ready_s: float | None = None  # when the current process became ready
         self._restarts = 0
         self._before = Health()  # totals of all previous processes
@@ -207,6 +237,9 @@ class Pipeline:
     def start(self) -> None:
         """Start the process without waiting; `health` shows when it is ready."""
         if self.is_enabled and self._task is None:
+            if self.site is not None and self._data is not None:
+                self._release = JournalRelease(self._data / EVENTS)
+                self._release.start()
             self._task = asyncio.create_task(self._supervise(), name="accord-pipeline")
 
     def watch_lack(self, on_lack: Callable[[str], None]) -> None:
@@ -225,6 +258,8 @@ class Pipeline:
     def refuse_all(self) -> None:
         """Fail all pending and future requests."""
         self._is_closed = True
+        if self.site is not None:
+            self.site.close()
         self._fail_all(_stopping())
 
     async def page(  # noqa: PLR0913 (by keyword, most are left out)
@@ -272,19 +307,27 @@ class Pipeline:
         )
         return await self._ask(question, HistogramPart)
 
-    async def export(
-        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int = 3
-    ) -> ExportReply:
-        """Events as a file. Raises PipelineError."""
+    async def export(  # noqa: PLR0913 (by keyword)
+        self,
+        ask: EventQuery,
+        *,
+        format_: ExportFormat,
+        cursor: str = "",
+        columns: dict[str, str] | None = None,
+        bytes_: int = 4 << 20,
+        importance: int = 3,
+    ) -> ExportPart:
+        """The first part of a file, or the one after `cursor`. Raises PipelineError."""
         question = ExportRequest(
             id=next(self._ids),
             ask=ask,
             format=format_,
-            rows=rows,
+            cursor=cursor,
+            columns=columns or {},
             bytes=bytes_,
             importance=importance,
         )
-        return await self._ask(question, ExportReply)
+        return await self._ask(question, ExportPart)
 
     async def report(
         self,
@@ -327,7 +370,7 @@ class Pipeline:
         health = self.health
         known = set(PipelineStatus.__struct_fields__)
         fields = {name: value for name, value in structs.asdict(health).items() if name in known}
-        if health.state not in ("ready", OFF):
+        if health.state not in (*_ANSWERING, OFF):
             fields["lag_records"] = behind = max(0, committed_offset - health.archived_offset)
             silent_ms = round((time.monotonic() - self._progress_s) * 1_000)
             fields["lag_ms"] = health.lag_ms + silent_ms if behind else 0
@@ -361,7 +404,7 @@ class Pipeline:
             async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
                 return await question.reply
         except TimeoutError:
-            if not self._is_ready():
+            if not self._is_answering():
                 raise self._unavailable() from None
             problem = "the data pipeline did not answer in time"
             raise PipelineError("timeout", problem, retry_s=5) from None
@@ -388,7 +431,7 @@ class Pipeline:
     def _send_pending(self) -> None:
         """Send unsent requests; one that may have ended a process is sent first, and alone."""
         questions = self._pending.values()
-        if not self._is_ready() or any(each.is_sent and each.sends > 1 for each in questions):
+        if not self._is_answering() or any(each.is_sent and each.sends > 1 for each in questions):
             return
         suspects = [each for each in questions if each.sends and not each.is_sent]
         for question in suspects[:1] or questions:
@@ -398,11 +441,11 @@ class Pipeline:
                 self._send(question.message)
 
     def _send(self, message: FromNode) -> None:
-        if self._process is not None and self._is_ready():
+        if self._process is not None and self._is_answering():
             self._process.send(message)
 
-    def _is_ready(self) -> bool:
-        return self._process is not None and self.health.state == "ready"
+    def _is_answering(self) -> bool:
+        return self._process is not None and self.health.state in _ANSWERING
 
     def _lacking(self) -> PipelineError:
         retry_s = 60 if self.is_enabled else 0
@@ -440,18 +483,20 @@ class Pipeline:
             question.reply.set_result(message)
 
     def _on_health(self, health: Health) -> None:
-        was_answering = self._is_ready()
+        was_answering = self._is_answering()
         sums = {name: getattr(self._before, name) + getattr(health, name) for name in _SUMS}
         self.health = structs.replace(health, restarts=self._restarts, **sums)
-        if health.state == "ready" or health.lag_ms:
+        if health.state in _ANSWERING or health.lag_ms:
             self._progress_s = time.monotonic()
+        if self._release is not None:
+            self._release.release(health.released_offset)
         if health.problem and health.state != "failed":  # a failed process is logged when it ends
             self._log_problem(health.problem)
         if health.state == "ready" and self._ready_s is None:
             self._ready_s = time.monotonic()
             self._set_lack("")
             log.info("pipeline: ready", spark=health.spark, version=health.spark_version)
-        if not was_answering and self._is_ready():
+        if not was_answering and self._is_answering():
             if self._watched is not None:
                 self._send(WatchPredicates(self._watched))
             self._send_pending()
@@ -471,6 +516,8 @@ class Pipeline:
                 pause_s, self._logged = timeouts.first_pause_s, ""
             is_lacking = code == _SETTINGS_CODE
             wait_s = timeouts.settings_pause_s if is_lacking else pause_s
+            if self.site is not None:
+                wait_s = 0.0  # it comes by itself
             self._on_end(problem, is_lacking=is_lacking, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             if not is_lacking:
@@ -479,22 +526,17 @@ class Pipeline:
 
     async def _run(self) -> tuple[str, int | None]:
         """Run one process from start to end; returns why it ended and its exit code."""
-        assert self._data is not None
-        work = self._data / WORK
         self._ready_s = None
         self.health = structs.replace(
             self.health, state="starting", queries_running=0, queries_waiting=0, rows_per_s=0.0
         )
-        process = PipelineProcess(work / OUTPUT, self._handle)
         try:
-            work.mkdir(parents=True, exist_ok=True)
-            await process.start(self._command())
+            process = await (self._start_process() if self.site is None else self._await(self.site))
         except OSError as error:
             return f"it could not be started: {error}", None
         self._process = process
         stop_s = self.options.timeouts.stop_s
         try:
-            process.send(self._start_message())
             silence = await self._watch_process(process)
             stop_s = 1.0  # it ended, hangs or sends garbage: no need to wait longer
         finally:
@@ -503,7 +545,37 @@ class Pipeline:
         self._output = process.last_lines()
         return silence or process.problem or self._end_of(process), process.code
 
-    async def _watch_process(self, process: PipelineProcess) -> str:
+    async def _start_process(self) -> PipelineConnection:
+        assert self._data is not None
+        work = self._data / WORK
+        process = PipelineProcess(work / OUTPUT, self._handle)
+        work.mkdir(parents=True, exist_ok=True)
+        await process.start(self._command())
+        process.send(self._start_message())
+        return process
+
+    async def _await(self, site: Site) -> PipelineConnection:
+        """Wait for the site's pipeline; after a while requests are refused until it is there."""
+        waiting = (
+            "waits for the pipeline of the site, which is not connected since"
+            f" {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: start `accord pipeline` with {self._node}"
+            " under [pipeline.nodes]"
+        )
+        self.health = structs.replace(self.health, problem=waiting)
+        try:
+            async with asyncio.timeout(self.options.timeouts.silence_s):
+                connection = await site.connected()
+        except TimeoutError:
+            self._set_lack(waiting)
+            self._fail_all(self._lacking())
+            connection = await site.connected()
+        self._set_lack("")
+        self.health = structs.replace(self.health, problem="")
+        connection.accept(self._handle)
+        log.info("pipeline: connected", address=connection.address)
+        return connection
+
+    async def _watch_process(self, process: PipelineConnection) -> str:
         """Wait until it ends, sends garbage or hangs; in the last case, returns the problem."""
         timeouts = self.options.timeouts
         while True:
@@ -563,12 +635,14 @@ class Pipeline:
             self.lack = lack
             self._on_lack(lack)
 
-    def _end_of(self, process: PipelineProcess) -> str:
+    def _end_of(self, process: PipelineConnection) -> str:
         """Why the process ended: its own report, or else its exit code or signal."""
         if self.health.state == "failed" and self.health.problem:
             return self.health.problem
         code = process.code
-        if code is not None and code < 0:
+        if code is None:
+            how = "it disconnected"
+        elif code < 0:
             known = -code in list(signal.Signals)
             how = f"it was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
         else:

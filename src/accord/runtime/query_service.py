@@ -25,7 +25,7 @@ from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.mqtt.codes import ProtocolError, Reason
 from accord.core.mqtt.properties import END, PAGE, Properties
 from accord.core.policy.policies import DEFAULT_GRANT, Entity
-from accord.core.queries.messages import Page, QueryHit, encode_token
+from accord.core.queries.messages import Page, QueryHit, ReadBy, encode_token
 from accord.core.scheduling.lanes import bin_of
 from accord.operations.catalog import encode_answer, encode_error, encode_problem
 from accord.operations.operation import FAILED, Request, RequestError
@@ -256,6 +256,7 @@ class QueryService:
         ask = permitted(ask, request.rights, "you")
         within_ms = question.within_ms if isinstance(question, Find) else MOST_WITHIN_MS
         count = files = skipped = size = tail = took_ms = 0
+        engine: ReadBy = "tail"
         while True:
             session, rows, bytes_ = await self._room(reply)
             importance = self._importance(session, ask.channel)
@@ -279,6 +280,7 @@ class QueryService:
             files, skipped = max(files, page.files), max(skipped, page.files_skipped)
             size, tail = max(size, page.bytes), max(tail, page.tail)
             took_ms += page.took_ms
+            engine = page.engine if page.engine != "tail" else engine
             cursor = page.cursor
             is_late = within_ms < MOST_WITHIN_MS and took_ms >= within_ms
             if not cursor or count >= question.page or is_late:
@@ -292,6 +294,7 @@ class QueryService:
             bytes=size,
             tail=tail,
             took_ms=took_ms,
+            engine=engine,
         )
 
     async def _room(self, reply: QueryReply) -> tuple[MqttSession, int, int]:

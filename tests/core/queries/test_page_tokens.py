@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.queries.messages import EventQuery, decode_token, encode_token
+from accord.core.queries.messages import EventQuery, PageToken, decode_token, encode_token
 
 ASK = EventQuery(channel="uav/#", where="a > 1", since_ms=5, is_newest_first=True, limit=7)
 
 
 def test_there_and_back() -> None:
-    assert decode_token(encode_token(ASK, "x")) == (ASK, "x")
+    assert decode_token(encode_token(ASK, "x")) == PageToken(ASK, "x")
+    columns = {"n": "integer"}
+    assert decode_token(encode_token(ASK, "x", columns)).columns == columns
 
 
 def test_no_cursor_no_token() -> None:
@@ -22,8 +24,8 @@ def test_no_cursor_no_token() -> None:
 @given(st.text() | st.text("abcdefghij0123456789_-"))
 def test_what_is_none(text: str) -> None:
     with suppress(ValueError):
-        ask, cursor = decode_token(text)
-        assert decode_token(encode_token(ask, cursor or "x"))[0] == ask
+        found = decode_token(text)
+        assert decode_token(encode_token(found.query, found.cursor or "x")).query == found.query
 
 
 @pytest.mark.parametrize("text", ["", "x", "a" * 300_000, encode_token(ASK, "x")[:-3], "día"])

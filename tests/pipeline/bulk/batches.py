@@ -6,40 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, StringType, TimestampType
 from tests.strategies import TYPED
 
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.tree import And
-from accord.pipeline.attributes import to_row
 from accord.pipeline.bulk.matcher import Matcher
 from accord.pipeline.bulk.predicate_compiler import PredicateSet, Registered
+from accord.pipeline.decode.attributes import to_row
+from accord.pipeline.decode.dictionary_columns import FIELD_OF
 from accord.pipeline.tables import ARROW, ATTRIBUTES_TYPE, PATHS_TYPE
 from accord.predicates import Index, Predicate, parse, parse_xpath
 
-SPARK: Final[dict[type, DataType]] = {
-    int: LongType(),
-    float: DoubleType(),
-    str: StringType(),
-    bool: BooleanType(),
-}
-DECLARED: Final[dict[str, DataType]] = {
-    name: TimestampType() if kind not in SPARK else SPARK[kind] for name, kind in TYPED.items()
-}
-_FIELDS: Final = {"bigint": "integer", "double": "float"}
+DECLARED: Final = {name: FIELD_OF[kind] for name, kind in TYPED.items()}
 
 Sample = tuple[str, Mapping[str, Value], Document | None]  # channel, values, metadata
 
 
-def batch_of(samples: Sequence[Sample], declared: Mapping[str, DataType]) -> pa.RecordBatch:
+def batch_of(samples: Sequence[Sample], declared: Mapping[str, str]) -> pa.RecordBatch:
     """The events as the archive has them."""
-    kinds = {name: kind.simpleString() for name, kind in declared.items()}
     schema = pa.schema(
         [
             ("number", pa.int64()),
             ("channel", pa.string()),
-            *((name, ARROW[_FIELDS.get(kind, kind)]) for name, kind in kinds.items()),
+            *((name, ARROW[kind]) for name, kind in declared.items()),
             ("attributes", ATTRIBUTES_TYPE),
             ("metadata", pa.binary()),
             ("paths", PATHS_TYPE),
@@ -55,7 +45,7 @@ def batch_of(samples: Sequence[Sample], declared: Mapping[str, DataType]) -> pa.
 
 
 def found_in_bulk(
-    predicates: PredicateSet, samples: Sequence[Sample], declared: Mapping[str, DataType]
+    predicates: PredicateSet, samples: Sequence[Sample], declared: Mapping[str, str]
 ) -> list[set[str]]:
     found: list[set[str]] = [set() for _ in samples]
     keys = predicates.keys.to_pylist()

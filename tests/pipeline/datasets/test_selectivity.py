@@ -5,7 +5,6 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType
 from tests.pipeline.frames import event, event_batch, event_frame
 
 from accord.core.model.document import Document
@@ -50,7 +49,7 @@ def test_all_predicates_are_counted_in_one_pass(spark: SparkSession) -> None:
 
 def test_a_declared_attribute_is_found_in_its_column(spark: SparkSession) -> None:
     frame = event_frame(spark, event(), event()).withColumn("altitude", F.lit(400).cast("bigint"))
-    declared = {"altitude": LongType()}
+    declared = {"altitude": "integer"}
     (row,) = selectivity(frame, WATCHED[:1], seconds=1, declared=declared).collect()
     assert (row["seen"], row["matched"]) == (2, 2)
 

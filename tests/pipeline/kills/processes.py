@@ -14,6 +14,7 @@ from typing import Final
 from accord.pipeline.driver_lock import started_of
 
 ROOT: Final = Path(__file__).parent.parent.parent.parent
+_SOURCE: Final = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
 PATIENCE_S: Final = 240.0  # Spark starts slowly where much else runs
 
 
@@ -27,7 +28,7 @@ class Told:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_SOURCE])},
         )
         self.lines: list[str] = []
         self._news = threading.Condition()

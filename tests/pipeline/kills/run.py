@@ -1,12 +1,19 @@
-"""A driver that archives a growing journal and is killed again and again; what the archive has."""
+"""A driver that archives a growing journal and is killed again and again; what the archive has.
+
+python -m tests.pipeline.kills.run KILLS
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,13 +22,23 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tests.pipeline.kills.processes import Told, wait_for_end
+from tests.pipeline.kills.driver import BETWEEN, COMPACTING, VACUUMING
+from tests.pipeline.kills.processes import PATIENCE_S, Told, wait_for_end
 
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
-from accord.pipeline.tables import EVENTS, LEDGER, arrow_events, arrow_ledger
+from accord.pipeline.decode.rows import decode_batch, event_columns, ledger_columns
+from accord.pipeline.delta_log import KEPT_H, Archive, DeltaLog
+from accord.pipeline.maintenance import conform
+from accord.pipeline.parquet_files import renamed
+from accord.pipeline.tables import (
+    EVENTS,
+    LEDGER,
+    PARTITION,
+    arrow_events,
+    arrow_ledger,
+    columns_for,
+)
 
 NODE: Final = "denver"
 DECLARED: Final = {"altitude_m": "integer"}
@@ -29,7 +46,8 @@ PYTHON: Final = "python"  # whom a kill hits
 JAVA: Final = "Java"
 STARTING: Final = "python while starting"
 WRITING: Final = "python after files were written"
-HITS: Final = (WRITING, JAVA, PYTHON, STARTING)
+HITS: Final = (BETWEEN, JAVA, COMPACTING, VACUUMING, WRITING, PYTHON, STARTING)
+SELF: Final = (BETWEEN, COMPACTING, VACUUMING)  # moments at which it kills itself
 _LOOK_S: Final = 0.002
 
 
@@ -94,10 +112,18 @@ class Killing:
         compare(self.journal, self.archive, self.outcome)
         return self.outcome
 
-    def _driver(self) -> Told:
+    def _driver(self, *moment: str) -> Told:
         places = (str(self.journal), str(self.archive), str(self.work))
         self.outcome.starts += 1
-        return Told("driver.py", NODE, *places, log=self.log)
+        self._age_files()
+        return Told("driver.py", NODE, *places, *moment, log=self.log)
+
+    def _age_files(self) -> None:
+        """Nobody is about to commit them any more, so they may be deleted at once."""
+        then_s = time.time() - (KEPT_H + 1) * 3600
+        for path in self.archive.glob("*/*/*.parquet"):
+            with suppress(FileNotFoundError):
+                os.utime(path, (then_s, then_s))
 
     def _begin(self) -> Told:
         """A driver that has archived something since it was started."""
@@ -124,6 +150,9 @@ class Killing:
             self._note(driver)
             driver.kill()
             return
+        if hit in SELF:
+            self._await_death(self._driver(hit))
+            return
         driver = self._begin()
         try:
             time.sleep(self._random.uniform(0, self.plan.life_s))
@@ -138,8 +167,16 @@ class Killing:
             self.outcome.problems += driver.problems
             driver.kill()
 
+    def _await_death(self, driver: Told) -> None:
+        try:
+            assert driver.process.wait(PATIENCE_S) == -signal.SIGKILL, driver.process.returncode
+        finally:
+            self.outcome.problems += driver.problems
+            driver.close()
+            self._note(driver)
+
     def _wait_for_files(self, driver: Told) -> None:
-        """Until there are files that the manifest may not know yet."""
+        """Until there are files that the tables may not have yet."""
         events = self.archive / "events"
         before = set(events.rglob("*"))
         while set(events.rglob("*")) == before:
@@ -175,9 +212,9 @@ def compare(
     """
     wanted, outcome.records = _journal_tables(journal, node, declared)
     if not has_ledger_end:
-        reached = Manifest(archive).snapshot().archived.get(node, 0)
+        reached = Archive(archive, [node]).ledger.archived(node)
         wanted[LEDGER] = wanted[LEDGER].filter(pc.field("offset") < reached)
-    found, files = _archive_tables(archive, declared)
+    found, files = _archive_tables(archive, node)
     outcome.files = len(files)
     outcome.orphans = sum(
         str(path.relative_to(archive)) not in files for path in archive.rglob("*.parquet")
@@ -206,6 +243,7 @@ def _journal_tables(
 ) -> tuple[dict[str, pa.Table], int]:
     events: list[pa.RecordBatch] = []
     ledger: list[pa.RecordBatch] = []
+    columns = columns_for(declared, ())
     records = 0
     for batch in Reader(journal).read(0):
         assert isinstance(batch, Batch)
@@ -215,26 +253,36 @@ def _journal_tables(
         events.append(event_columns(decoded.events, decoded.event_offsets, node, declared))
         ledger.append(ledger_columns(decoded.ledger, decoded.ledger_offsets, node))
     return {
-        EVENTS: _sorted(pa.Table.from_batches(events, arrow_events(declared))),
+        EVENTS: _sorted(renamed(pa.Table.from_batches(events, arrow_events(declared)), columns)),
         LEDGER: _sorted(pa.Table.from_batches(ledger, arrow_ledger())),
     }, records
 
 
-def _archive_tables(
-    archive: Path, declared: Mapping[str, str]
-) -> tuple[dict[str, pa.Table], set[str]]:
-    schemas = {EVENTS: arrow_events(declared), LEDGER: arrow_ledger()}
-    read: dict[str, list[pa.Table]] = {EVENTS: [], LEDGER: []}
-    files = Manifest(archive).snapshot().files
-    for file in files:
-        table = pq.ParquetFile(archive / file.path).read()
-        assert table.num_rows == file.rows
-        read[file.table].append(table.select(schemas[file.table].names).cast(schemas[file.table]))
-    tables = {
-        name: _sorted(pa.concat_tables([schemas[name].empty_table(), *parts]))
-        for name, parts in read.items()
+def _archive_tables(place: Path, node: str) -> tuple[dict[str, pa.Table], set[str]]:
+    archive = Archive(place, [node])
+    found = {table.name: _rows_of(place, table) for table in archive.tables}
+    return {name: rows for name, (rows, _) in found.items()}, {
+        path for _, paths in found.values() for path in paths
     }
-    return tables, {file.path for file in files}
+
+
+def _rows_of(place: Path, table: DeltaLog) -> tuple[pa.Table, list[str]]:
+    snapshot = table.snapshot()
+    whole = arrow_events(snapshot.columns) if table.name == EVENTS else arrow_ledger()
+    schema = whole.remove(whole.get_field_index(PARTITION))
+    parts = [whole.empty_table()]
+    paths = [f"{table.name}/{file.path}" for file in snapshot.files]
+    for path, file in zip(paths, snapshot.files, strict=True):
+        with pq.ParquetFile(place / path) as source:
+            rows = source.read()
+        assert rows.num_rows == file.rows
+        day = pa.scalar(date.fromisoformat(file.day), pa.date32())
+        rows = conform(rows, schema).append_column(PARTITION, pa.repeat(day, len(rows)))
+        parts.append(rows.select(whole.names).cast(whole))
+    rows = _sorted(pa.concat_tables(parts))
+    counted = snapshot.engine.execute(f"SELECT count(*) AS n FROM {table.name}")  # noqa: S608
+    assert pa.table(counted.read_all())["n"].to_pylist() == [len(rows)]
+    return rows, paths
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -243,3 +291,12 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 def run_kills(plan: Plan, folder: Path, say: Callable[[str], None]) -> Outcome:
     return Killing(plan, folder, say).run()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="accord-kills-") as folder:
+        found = run_kills(
+            Plan(kills=int(sys.argv[1])), Path(folder), lambda line: print(line, flush=True)
+        )
+        print(found, found.failures())
+        sys.exit(bool(found.failures()))

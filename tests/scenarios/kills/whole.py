@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from accord.journal.reader import Reader
+from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import LOCK, Holder
-from accord.pipeline.manifest import Manifest
 from tests.pipeline.kills.run import Outcome as Archived
 from tests.pipeline.kills.run import compare
 from tests.scenarios.kills.node import NAME, MortalNode
@@ -80,7 +80,7 @@ class WholeKilling(Killing):
             await asyncio.sleep(0.1)
 
     def _archived_to(self) -> int:
-        return Manifest(self.node.data / "archive").snapshot().archived.get(NAME, 0)
+        return Archive(self.node.data / "archive", [NAME]).archived(NAME)
 
     def judge(self, retained: dict[str, int], problems: list[str]) -> Outcome:
         outcome = super().judge(retained, problems)

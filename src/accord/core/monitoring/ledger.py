@@ -41,7 +41,7 @@ _NODE_PASSED: Final = re.compile(r"(?:^|, )(.+?) (\d{1,12}\.\d) ms(?=, |$)")
 _FACTS: Final = (DEADLINE, FROM_BYTES, BY, BUDGET)
 
 MAX_NUMBER: Final = (1 << 64) - 1
-_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FORGIVEN: Final = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None})
 _DUE: Final = 2_000
 _NAME_LENGTH: Final = 256
@@ -63,7 +63,7 @@ def event_id(number: int) -> str:
         raise EventError("event id", f"expected a number of 64 bits, got {number}")
     text = ""
     while number or not text:
-        text = _ALPHABET[number & 31] + text
+        text = ALPHABET[number & 31] + text
         number >>= 5
     return text
 
@@ -73,7 +73,7 @@ def event_number(text: str) -> int:
     digits = text.strip().upper().translate(_FORGIVEN)
     number = 0
     for digit in digits[:14]:
-        value = _ALPHABET.find(digit)
+        value = ALPHABET.find(digit)
         if value < 0:
             raise EventError("event id", f"expected letters and digits, got {text[:40]!r}")
         number = number << 5 | value

@@ -24,7 +24,9 @@ from msgspec import Struct
 
 MAX_FRAME: Final = 128 << 20
 _LENGTH: Final = 4
-ExportFormat = Literal["csv", "json", "parquet"]
+ExportFormat = Literal["arrow", "csv", "json"]
+EngineName = Literal["datafusion", "spark"]
+ReadBy = Literal["datafusion", "spark", "tail"]
 
 
 class FrameError(Exception):
@@ -36,6 +38,9 @@ class EventQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Times are those of reception at the node, from `since_ms` up to but excluding `until_ms`;
     offsets are those of the journal, from `from_offset` up to but excluding `before_offset`.
+
+    The pipeline chooses what reads the archive, if no `engine` is given. With `as_of_version` or
+    `as_of_ms` it is the archive at that version or time, without what was not archived then.
     """
 
     channel: str
@@ -49,6 +54,9 @@ class EventQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int | None = None  # only this event
     is_newest_first: bool = False
     limit: int | None = None
+    engine: EngineName | None = None
+    as_of_version: int | None = None
+    as_of_ms: int | None = None
 
 
 class QueryHit(Struct, frozen=True, array_like=True):
@@ -81,7 +89,12 @@ class StartPipeline(Struct, frozen=True, kw_only=True, tag="start"):
     large_bytes: int = 1 << 20  # payloads of at least this size are stored in separate files
     memory_mb: int = 1024
     timeout_s: float = 60.0  # of a reply
-    declared: dict[str, str] = {}  # attributes that are columns: name -> name in attributes.TYPES
+    declared: dict[str, str] = {}  # attributes that are columns: name -> one of TYPES
+    journals: dict[str, str] = {}  # of a site: each node's journal, a folder or the node's address
+
+    def journals_by_node(self) -> dict[str, str]:
+        """All journals to archive: those of a site, or the node's own."""
+        return self.journals or {self.node: self.journal}
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, tag="query"):
@@ -116,13 +129,19 @@ class HistogramRequest(Struct, frozen=True, kw_only=True, tag="histogram"):
 
 
 class ExportRequest(Struct, frozen=True, kw_only=True, tag="export"):
-    """Requests events as a file: so many, and about so many bytes of them, at most."""
+    """Requests a part of a file: at most so many events and about so many bytes of them.
+
+    With a `cursor` it is the part after that one, with the same `ask` as for the first, and with
+    the `columns` that the first part has chosen: attributes, and one of TYPES for each.
+    """
 
     id: int
     ask: EventQuery
     format: ExportFormat
-    rows: int
-    bytes: int
+    cursor: str = ""
+    columns: dict[str, str] = {}
+    rows: int = 50_000
+    bytes: int = 4 << 20
     importance: int = 3
 
 
@@ -184,7 +203,8 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
 
     The other fields are the cost of the query: archive files opened, files skipped because of their
     statistics, bytes of the opened files, and records scanned at the end of the journal because
-    they were not archived yet. All events up to `reached_ms` have been looked at.
+    they were not archived yet. `engine` read the archive, `tail` if there was nothing to read. All
+    events up to `reached_ms` have been looked at.
     """
 
     id: int
@@ -196,6 +216,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     tail: int = 0
     took_ms: int = 0
     reached_ms: int | None = None
+    engine: ReadBy = "tail"
 
 
 class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):
@@ -219,13 +240,17 @@ class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):
     took_ms: int = 0
 
 
-class ExportReply(Struct, frozen=True, kw_only=True, tag="exported"):
-    """A file with this many events; not complete if there were more than fit."""
+class ExportPart(Struct, frozen=True, kw_only=True, tag="exported"):
+    """A part of a file, with this many events: all bodies together are the file.
+
+    Without a cursor it is the last part.
+    """
 
     id: int
     body: bytes
     events: int
-    is_complete: bool
+    columns: dict[str, str] = {}
+    cursor: str = ""
 
 
 class QueryFailure(Struct, frozen=True, kw_only=True, tag="failed"):
@@ -265,7 +290,9 @@ class NetReply(Struct, frozen=True, kw_only=True, tag="net found"):
 class Health(Struct, frozen=True, kw_only=True, tag="health"):
     """State of the pipeline, sent every second and on every change."""
 
-    state: str = "starting"  # starting, ready, stopping, failed
+    state: str = (
+        "starting"  # starting, partial (it answers, without Spark), ready, stopping, failed
+    )
     problem: str = ""  # the last failure, and the remedy
     spark: str = ""  # where it runs
     spark_version: str = ""
@@ -273,6 +300,7 @@ class Health(Struct, frozen=True, kw_only=True, tag="health"):
     event_log: str = ""  # folder of Spark's event logs, if they are on
     build: str = ""
     archived_offset: int = 0  # in the journal; everything before is in the archive
+    released_offset: int = 0  # a site's node need not keep its journal before this
     lag_ms: int = 0  # age of the oldest record not archived
     lag_records: int = 0
     events: int = 0  # archived since the start
@@ -302,7 +330,7 @@ class MeasuredValues(Struct, frozen=True, tag="measured"):
 
 
 Answerable = PageQuery | ReportRequest | HistogramRequest | ExportRequest | LedgerLookup | NetLookup
-Answers = Page | ReportReply | HistogramPart | ExportReply | LedgerReply | NetReply
+Answers = Page | ReportReply | HistogramPart | ExportPart | LedgerReply | NetReply
 FromNode = StartPipeline | Answerable | Cancel | WatchPredicates
 FromPipeline = Answers | QueryFailure | Health | MeasuredValues
 
@@ -358,31 +386,34 @@ class PageFrames:
 MAX_TOKEN: Final = 200_000
 
 
-class _Token(Struct, frozen=True, array_like=True):
+class PageToken(Struct, frozen=True, array_like=True):
+    """A query, the cursor of its last page, and the columns of an exported file."""
+
     query: EventQuery
     cursor: str
+    columns: dict[str, str] = {}
 
 
-_decoder: Final = msgspec.msgpack.Decoder(_Token)
+_decoder: Final = msgspec.msgpack.Decoder(PageToken)
 
 
-def encode_token(query: EventQuery, cursor: str) -> str:
+def encode_token(query: EventQuery, cursor: str, columns: dict[str, str] | None = None) -> str:
     """Returns "" if there are no more pages."""
     if not cursor:
         return ""
-    return urlsafe_b64encode(_encode(_Token(query, cursor))).rstrip(b"=").decode()
+    token = _encode(PageToken(query, cursor, columns or {}))
+    return urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
-def decode_token(text: str) -> tuple[EventQuery, str]:
-    """The query, and the cursor of its last page; ValueError if the token is invalid."""
+def decode_token(text: str) -> PageToken:
+    """ValueError if the token is invalid."""
     try:
         if len(text) > MAX_TOKEN:
             raise ValueError
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        token = _decoder.decode(data)
+        return _decoder.decode(data)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         raise ValueError("expected the cursor of a page, just as it was given") from None
-    return token.query, token.cursor
 
 
 TYPES: Final = ("integer", "float", "string", "boolean", "timestamp")

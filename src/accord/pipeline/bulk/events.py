@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from accord.core.model.document import Document
 from accord.core.model.errors import EventError
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
-from accord.pipeline.attributes import ATTRIBUTES, METADATA
-from accord.pipeline.tables import ARROW
+from accord.pipeline.tables import ARROW, ATTRIBUTES, METADATA
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

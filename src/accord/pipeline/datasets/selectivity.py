@@ -23,7 +23,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import PredicateError
 from accord.core.queries.messages import WatchedPredicate
-from accord.pipeline.attributes import ATTRIBUTES, METADATA, Declared
 from accord.pipeline.bulk.events import Integers
 from accord.pipeline.bulk.matcher import Matcher
 from accord.pipeline.bulk.predicate_compiler import (
@@ -32,6 +31,8 @@ from accord.pipeline.bulk.predicate_compiler import (
     compile_set,
     parse_here,
 )
+from accord.pipeline.decode.attributes import Declared
+from accord.pipeline.tables import ATTRIBUTES, METADATA
 
 PREDICATES: Final = 1_000  # per pass
 CHARACTERS: Final = 200_000  # in total
