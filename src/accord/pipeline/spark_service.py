@@ -107,7 +107,7 @@ class SparkService:
             return  # nobody is there to be told
         until_s = time.monotonic() + timeout_s
         if self._maintenance is not None:
-            self._maintenance.stop()
+            self._maintenance.stop(timeout_s / 4)
         if self._job is not None:
             self._job.stop(timeout_s / 2)
         if self._spark is not None and not self.why_broken():
