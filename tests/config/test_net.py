@@ -261,7 +261,10 @@ def test_other_machines_need_a_secret_or_certificates() -> None:
     assert parse(f"{web.replace('ws:', 'wss:')}{tls}").net.neighbours[0].scheme == "wss"
 
 
-HASH = "$argon2id$v=19$m=19456,t=2,p=1$VHeqFfF6fYVyrtqNQ5X0xA$PpJwKMlxIkLCHVb0l5X6p3pOL1QprdOJ6WQCoY+pSlw"
+HASH = (
+    "$argon2id$v=19$m=19456,t=2,p=1$VHeqFfF6fYVyrtqNQ5X0xA$"
+    "PpJwKMlxIkLCHVb0l5X6p3pOL1QprdOJ6WQCoY+pSlw"
+)
 USERS = f"[users.ann]\npassword = '{HASH}'\n"
 
 
