@@ -261,6 +261,43 @@ def test_other_machines_need_a_secret_or_certificates() -> None:
     assert parse(f"{web.replace('ws:', 'wss:')}{tls}").net.neighbours[0].scheme == "wss"
 
 
+HASH = (
+    "$argon2id$v=19$m=19456,t=2,p=1$VHeqFfF6fYVyrtqNQ5X0xA$"
+    "PpJwKMlxIkLCHVb0l5X6p3pOL1QprdOJ6WQCoY+pSlw"
+)
+USERS = f"[users.ann]\npassword = '{HASH}'\n"
+
+
+@pytest.mark.parametrize(
+    ("net", "place"),
+    [
+        ("[net]\nlisten = '127.0.0.1:7400'\n", "2: net.listen: any program on this machine"),
+        ("[net]\nneighbours = 'localhost:7400'\n", "2: net.neighbours: any program on this"),
+        (
+            "[net]\ntier = 'secondary'\nneighbours = '[::1]:7400'\n",
+            "3: net.neighbours: any program on this machine",
+        ),
+        (
+            "[net.multicast]\ngroup = '239.1.1.1:7'\ninterface = '127.0.0.1'\n",
+            "2: net.multicast.group: any program on this machine",
+        ),
+    ],
+)
+def test_where_users_need_passwords_nodes_need_a_key(net: str, place: str) -> None:
+    parse(net)
+    (mistake,) = mistakes(net + USERS)
+    assert mistake.startswith(f"a.toml:{place}")
+    assert "expected a secret that all nodes share (key_file" in mistake
+
+
+def test_certificates_serve_users_nodes_as_well() -> None:
+    tls = "[tls]\ncertificate = 'node.pem'\nkey = 'node.key'\n"
+    here = "[net]\nlisten = '127.0.0.1:7400'\nencrypted = true\n"
+    assert parse(f"{here}{tls}client_ca = 'nodes.pem'\n{USERS}").net.encrypted
+    assert "any program" in mistakes(f"{here}{tls}{USERS}")[0], "clients need no certificate"
+    assert parse(f"[net]\nlisten = '127.0.0.1:7400'\nkey_file = 'net.key'\n{USERS}").users
+
+
 def test_the_secret(tmp_path: Path) -> None:
     file = tmp_path / "net.key"
     config = parse("[net]\nkey_file = 'net.key'", file=str(tmp_path / "accord.toml"))

@@ -97,28 +97,11 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("net", "encrypted"), "expected a certificate and its key under [tls]"
     if any(each.scheme == WEBSOCKET_TLS for each in net.listen) and not config.tls.certificate:
         yield ("net", "listen"), "expected a certificate and its key under [tls]"
-    for name in ("listen", "neighbours"):
-        for address in getattr(net, name):
-            is_encrypted = address.scheme == WEBSOCKET_TLS or (net.encrypted and not address.scheme)
-            is_proved = net.key_file or (is_encrypted and config.tls.client_ca)
-            if not address.is_loopback and not is_proved:
-                problem = (
-                    f"{address} is another machine: expected a secret that all nodes share "
-                    f"(key_file), or certificates (encrypted, and client_ca under [tls])"
-                )
-                yield ("net", name), problem
+    yield from _problems_with_trust(config)
     if net.tier == "secondary":
         yield from _problems_with_secondary(net)
-    multicast = net.multicast
-    is_here = multicast.interface and SocketAddress(multicast.interface, 0).is_loopback
-    if multicast.group and not is_here and not net.key_file:
-        problem = (
-            "other machines are in the group: expected a secret that all nodes share "
-            "(key_file under [net]), or interface = 127.0.0.1"
-        )
-        yield ("net", "multicast", "group"), problem
     for number, rule in enumerate(net.transports):
-        if rule.transport == "multicast" and not multicast.group:
+        if rule.transport == "multicast" and not net.multicast.group:
             yield (
                 ("net", "transports", number, "transport"),
                 "expected a group under [net.multicast]",
@@ -133,6 +116,38 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
             problem = "expected no channel that begins with $: these stay on their node"
             yield ("channels", channel.name), problem
         yield from _problems_with_options(channel)
+
+
+def _problems_with_trust(config: Config) -> Iterator[tuple[Path, str]]:
+    """Addresses at which anybody could link as a node, who may then read and publish everything."""
+    net = config.net
+    for name in ("listen", "neighbours"):
+        for address in getattr(net, name):
+            is_encrypted = address.scheme == WEBSOCKET_TLS or (net.encrypted and not address.scheme)
+            is_proved = net.key_file or (is_encrypted and config.tls.client_ca)
+            if is_proved or (address.is_loopback and not config.users):
+                continue
+            why = (
+                f"any program on this machine could be a node at {address} and needs no password"
+                if address.is_loopback
+                else f"{address} is another machine"
+            )
+            problem = (
+                f"{why}: expected a secret that all nodes share (key_file, made by "
+                f"`openssl rand -hex 32 > net.key`), or certificates (encrypted, and client_ca "
+                f"under [tls])"
+            )
+            yield ("net", name), problem
+    multicast = net.multicast
+    is_here = multicast.interface and SocketAddress(multicast.interface, 0).is_loopback
+    if multicast.group and not net.key_file and (config.users or not is_here):
+        who = "any program on this machine could be" if is_here else "other machines are"
+        instead = "" if config.users else ", or interface = 127.0.0.1"
+        problem = (
+            f"{who} in the group: expected a secret that all nodes share "
+            f"(key_file under [net]){instead}"
+        )
+        yield ("net", "multicast", "group"), problem
 
 
 def _problems_with_options(channel: ChannelSettings) -> Iterator[tuple[Path, str]]:

@@ -141,6 +141,13 @@ def test_a_certificate_for_the_node_s_name_is_as_good_as_a_key() -> None:
     assert ours.problem == "node athens has a certificate for berlin, oslo only"
 
 
+def test_a_certificate_for_another_name_is_refused_on_the_same_machine() -> None:
+    """It may be that of a client, whose authority is the same."""
+    remote = RemoteEndpoint(address="127.0.0.1", is_loopback=True, certified=("berlin", "ann"))
+    ours, _ = refused(without_key(remote))
+    assert ours.reason == CloseReason.CERTIFICATE
+
+
 def test_a_node_of_the_same_name() -> None:
     ours, theirs = refused(Ends(berlin=replace(BERLIN, node="athens")))
     assert (ours.reason, ours.problem) == (CloseReason.SAME_NAME, "both nodes have the name athens")

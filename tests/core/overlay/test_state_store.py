@@ -614,6 +614,89 @@ def test_a_claim_that_nothing_is_beyond_is_left_alone() -> None:
     assert (store.jumps, store.incarnation) == (0, 100)
 
 
+def test_a_leap_is_believed_within_bounds_and_not_time_and_again() -> None:
+    store = StateStore("denver", 100)
+    store.link_up("orlando", 0)
+    leap = 2**42
+
+    def say(incarnation: int, now_us: int = 0) -> bool:
+        store.receive("orlando", facts("austin", 0, 1, incarnation=incarnation), now_us)
+        store.check_invariants()
+        return store.version_of("austin")[0] == incarnation
+
+    assert not say(2**52 + 1)
+    assert say(100)
+    assert not say(100 + leap + 1)
+    assert say(100 + leap)
+    assert all(say(100 + count * leap) for count in range(2, 11))
+    assert not say(100 + 11 * leap), "ten leaps at once are enough"
+    assert say(100 + 10 * leap + 60_000), "started a minute later"
+    assert say(100 + 11 * leap, 61 * S)
+    assert store.counts.implausible == 3
+
+
+def test_a_leap_too_far_is_believed_once_it_is_hardly_so() -> None:
+    store = StateStore("denver", 100)
+    store.link_up("orlando", 0)
+    store.receive("orlando", facts("austin", 0, 1, incarnation=100), 0)
+    for now_us in (S, 2 * S):
+        store.receive("orlando", facts("austin", 0, 1, incarnation=101 + 2**42), now_us)
+    assert store.version_of("austin") == (101 + 2**42, 1)
+
+
+def test_a_node_is_not_lured_beyond_what_others_believe() -> None:
+    store = StateStore("denver", 100)
+    store.link_up("orlando", 0)
+    store.receive("orlando", VersionVector({"denver": (2**52, 5)}), 1)
+    store.advance(2)
+    assert (store.jumps, store.incarnation) == (0, 100)
+
+
+def test_a_lie_that_a_node_s_own_changes_pass_is_outdone_as_well() -> None:
+    """Others may have taken it for what the node then says."""
+    store = StateStore("denver", 100)
+    store.link_up("orlando", 0)
+    store.receive("orlando", facts("denver", 0, 2, incarnation=100), 1)
+    store.put("link", "a", b"1")
+    store.put("link", "b", b"1")
+    store.advance(2)
+    assert store.incarnation == 101
+
+
+def test_an_adjacent_node_alone_says_what_it_says() -> None:
+    wires, denver, orlando = pair()
+    store = StateStore("austin", 300)
+    wires.join(orlando, store)
+    orlando.set_adjacent("denver", is_adjacent=True)
+    lie = facts("denver", 0, 9, StateRecord("link", "x", b"lie", 9), incarnation=150)
+    denver.put("link", "a", b"1")
+    wires.run(S)
+    orlando.receive("austin", lie, S)
+    orlando.receive("austin", lie, S)
+    assert orlando.of("denver", "link") == {"a": b"1"}
+    assert orlando.sends == [("denver", VersionVector({"denver": (150, 9)}))], "told once"
+    wires.run(2 * S)
+    assert denver.incarnation == 151
+    assert orlando.version_of("denver") == store.version_of("denver") == denver.version_of("denver")
+
+
+def test_of_a_node_no_longer_adjacent_others_say_what_is_new() -> None:
+    wires, _, orlando = pair()
+    austin = StateStore("austin", 300)
+    wires.join(orlando, austin)
+    wires.settle(0)
+    orlando.set_adjacent("denver", is_adjacent=True)
+    austin.link_up("houston", 0)
+    wires.ends[id(austin), "houston"] = StateStore("houston", 1), "austin"
+    austin.receive("houston", facts("denver", 0, 9, incarnation=150), 0)
+    wires.settle(0)
+    assert orlando.version_of("denver")[0] < 150
+    del wires.ends[id(orlando), "denver"]
+    orlando.link_down("denver")
+    wires.run(3 * S)
+    assert orlando.version_of("denver") == (150, 9)
+
+
 # ------------------------------------------------------------------------------------- hostility
 
 NUMBERS = st.one_of(st.integers(-3, 12), st.sampled_from([2**53, 2**53 + 1, 2**64 - 1, -(2**63)]))

@@ -7,8 +7,8 @@ The dialler sends its Hello and its proof first: an unauthenticated client that 
 nothing that depends on the key. The listener's proof also means acceptance; with it the link is up
 for both. Either end may close at any step, with a reason.
 
-Without a shared key, trust follows from the connection alone: nodes on the same machine are
-trusted, and nodes whose certificate, verified by the transport, is for the name they give.
+Without a shared key, trust follows from the connection alone: nodes whose certificate, verified by
+the transport, is for the name they give; without certificates, all programs on the same machine.
 
 A proof is an HMAC over both Hello messages, exactly as sent, and the role of its sender. Each Hello
 contains a fresh nonce, so a proof cannot be replayed in another session; as the roles differ, it
@@ -272,7 +272,8 @@ class LinkHandshake:
             )
             problem = f"node {with_key} asks for a shared key, and node {without} has none"
             raise LinkError(CloseReason.KEY, problem)
-        if local.key.is_set or remote.is_loopback or hello.node in remote.certified:
+        is_trusted = hello.node in remote.certified if remote.certified else remote.is_loopback
+        if local.key.is_set or is_trusted:
             return
         names = ", ".join(remote.certified)
         problem = f"node {hello.node} has a certificate for {names} only"

@@ -1,5 +1,11 @@
 """Anti-entropy with neighbours: handles deltas, digests, version vectors and delta requests.
 
+The records of an adjacent node, one whose link is in use, are accepted over that link alone: no
+other node can speak for it there. If others claim newer ones, the node is told, and outdoes them
+with a new incarnation, which then replaces them everywhere (as an OSPF router does with LSAs that
+it did not originate). Implausible incarnations (`replica_set`) are ignored, also by their node:
+going beyond them would make its own implausible to all others.
+
 Name conflicts: state records under this node's name that it did not write.
 
 A node whose clock went back across a restart finds records of its earlier incarnation that are
@@ -53,9 +59,15 @@ class NameConflicts:
             self._neighbour = neighbour
 
     def next_version(self, own: OriginVersion, now_us: int) -> OriginVersion | None:
-        """The version to continue with, if a jump is needed and due."""
-        if self._conflicting <= own or now_us < self._due_us:
+        """The version to continue with, if a jump is needed and due.
+
+        It is needed even if `own` has passed the other version since: others may hold different
+        records up to that one.
+        """
+        if self._conflicting == NOTHING or now_us < self._due_us:
             return None
+        beyond = max(self._conflicting[0], own[0]) + 1
+        self._conflicting = NOTHING
         self._due_us = now_us + (_FIRST_WAIT_US << min(self.jumps, _MAX_DOUBLINGS))
         self.jumps += 1
         self.problem = (
@@ -67,10 +79,10 @@ class NameConflicts:
                 else " from before a restart with the clock set back, or another node has the name"
             )
         )
-        return self._conflicting[0] + 1, own[1]
+        return beyond, own[1]
 
-    def next_due_us(self, own: OriginVersion) -> int | None:
-        return self._due_us if self._conflicting > own else None
+    def next_due_us(self) -> int | None:
+        return None if self._conflicting == NOTHING else self._due_us
 
 
 _SPREAD_DIGESTS: Final = 2  # older changes, in digest intervals, should have arrived everywhere
@@ -83,6 +95,7 @@ class RejectedCounts:
         self.malformed = 0
         self.stray = 0  # not from a neighbour
         self.refused = 0  # no room
+        self.implausible = 0  # incarnations
 
 
 class AntiEntropy:
@@ -97,7 +110,8 @@ class AntiEntropy:
         self._replicas = replicas
         self._options = options
         self._requests = DeltaRequests(options)
-        # Expired origins: the neighbour that has records of it, and their version.
+        self._adjacent: set[str] = set()
+        # Expired origins and adjacent ones: the neighbour with newer records, and their version.
         self._withheld: dict[str, tuple[str, OriginVersion]] = {}
 
     def link_up(self, neighbour: str, now_us: int, sends: Sends) -> None:
@@ -106,7 +120,15 @@ class AntiEntropy:
         self._requests.link_up(neighbour)
         self._send_version_vector(neighbour, now_us, sends)
 
+    def set_adjacent(self, neighbour: str, *, is_adjacent: bool) -> None:
+        if is_adjacent:
+            self._adjacent.add(neighbour)
+        else:
+            self._adjacent.discard(neighbour)
+            self.recall(neighbour)
+
     def link_down(self, neighbour: str) -> None:
+        self._adjacent.discard(neighbour)
         self.gossip.link_down(neighbour)
         self._requests.link_down(neighbour)
 
@@ -128,7 +150,7 @@ class AntiEntropy:
         if neighbour not in self.gossip.neighbours:
             self.counts.stray += 1
         elif isinstance(message, StateDelta):
-            return self._on_delta(neighbour, message, now_us)
+            return self._on_delta(neighbour, message, now_us, sends)
         elif isinstance(message, StateDigest):
             self._on_digest(neighbour, message, now_us, sends)
         elif isinstance(message, VersionVector):
@@ -151,7 +173,9 @@ class AntiEntropy:
         self._requests.check_invariants()
         assert len(self._withheld) <= self._options.origins_limit
 
-    def _on_delta(self, neighbour: str, message: StateDelta, now_us: int) -> list[Change]:
+    def _on_delta(
+        self, neighbour: str, message: StateDelta, now_us: int, sends: Sends
+    ) -> list[Change]:
         origin, stamp = message.origin, (message.incarnation, message.version)
         if stamp == self._replicas.version_of(origin):
             # The usual case: every node gets each delta from all its neighbours.
@@ -160,7 +184,7 @@ class AntiEntropy:
         if not is_valid_delta(message, self._options):
             self.counts.malformed += 1
             return []
-        if not self._is_newer(neighbour, origin, stamp):
+        if not self._is_newer(neighbour, origin, stamp, now_us, sends):
             return []
         known = self._replicas.held_version(message)
         if message.base > known:
@@ -194,7 +218,7 @@ class AntiEntropy:
                 self.gossip.on_up_to_date(neighbour, origin)
             elif not (is_valid_name(origin) and is_valid_version(stamp)):
                 self.counts.malformed += 1
-            elif self._is_newer(neighbour, origin, stamp):
+            elif self._is_newer(neighbour, origin, stamp, now_us, sends):
                 self._on_offer(neighbour, origin, stamp)
         if message.is_complete and not self.gossip.has_joined_recently(neighbour, now_us):
             self._schedule_missing(neighbour, message, now_us, sends)
@@ -234,19 +258,32 @@ class AntiEntropy:
         if replica.changed_us < now_us - _SPREAD_DIGESTS * self._options.digest_us:
             self.gossip.on_loss(neighbour, len(self._replicas.by_origin))
 
-    def _is_newer(self, neighbour: str, origin: str, stamp: OriginVersion) -> bool:
+    def _is_newer(
+        self, neighbour: str, origin: str, stamp: OriginVersion, now_us: int, sends: Sends
+    ) -> bool:
         """Whether `stamp` of `origin`, held by `neighbour`, is newer than here and accepted."""
         known = self._replicas.version_of(origin)
         if stamp <= known:
             return False
+        if origin != neighbour and not self._replicas.is_plausible(origin, stamp[0], now_us):
+            self.counts.implausible += 1
+            return False
         if origin == self._replicas.own.origin:
             self.name_conflicts.on_conflict(stamp, neighbour)
             return False
+        if origin != neighbour and origin in self._adjacent:
+            if stamp > self._withheld.get(origin, ("", NOTHING))[1]:
+                self._withhold(neighbour, origin, stamp)
+                sends.append((origin, VersionVector({origin: stamp})))
+            return False
         if self._replicas.is_expired(origin, stamp):
-            if origin in self._withheld or len(self._withheld) < self._options.origins_limit:
-                self._withheld[origin] = neighbour, stamp
+            self._withhold(neighbour, origin, stamp)
             return False
         return True
+
+    def _withhold(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
+        if origin in self._withheld or len(self._withheld) < self._options.origins_limit:
+            self._withheld[origin] = neighbour, stamp
 
     def _on_offer(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
         if self._replicas.has_room_for_origin(origin):

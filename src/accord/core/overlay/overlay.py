@@ -627,6 +627,7 @@ class Overlay:
             self._announce_link(neighbour, known)  # first: routes are computed from link state
         if has_changed:
             known.is_used = pulse.is_up
+            self.store.set_adjacent(neighbour, is_adjacent=pulse.is_up)
             if pulse.is_up:
                 self.forwarding.link_up(neighbour)
             else:

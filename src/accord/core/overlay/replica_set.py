@@ -7,6 +7,13 @@ at version v holds the last change up to v of each key, so its delta (base, v] i
 at base lacks. Every replica therefore always equals its origin's state at some time, whatever the
 paths and order of messages.
 
+An incarnation is a start by the wall clock in milliseconds, so it rises no faster than time passes,
+but for clocks that are corrected. Otherwise a single record with the highest incarnation, under the
+name of another node, would outdo that node for ever. A rise is plausible up to `MAX_RISE` at any
+time, and up to `MAX_LEAP` once a minute, with a burst. What is claimed can so be outdone by the
+origin itself (`NameConflicts`): that is a rise by one. For a node that did not hear the claim it
+may be one more than `MAX_LEAP`, so the limit rises slowly while larger incarnations are offered.
+
 A deleted record leaves a tombstone for replicas that still have it. Tombstones expire: `floor` is
 the highest version of a discarded one. A replica below it gets a snapshot instead, and deletes
 every record that is not in it.
@@ -18,6 +25,7 @@ from hashlib import blake2b
 from typing import Final
 
 from accord.core.overlay.state_messages import (
+    MAX_FIRST_INCARNATION,
     NOTHING,
     OriginVersion,
     StateDelta,
@@ -28,6 +36,11 @@ from accord.core.overlay.state_messages import (
 # Memory of a record besides its texts: objects, and entries in three dictionaries.
 _RECORD_BYTES: Final = 400
 _WIRE_BYTES: Final = 16
+MAX_RISE: Final = 1 << 16  # ms; a start with the clock set back is a minute beyond the last
+MAX_LEAP: Final = 1 << 42  # ms: 139 years, further than from an unset clock to the time
+_OFFERED_US: Final = 10_000_000  # longest pause between two offers
+_LEAP_US: Final = 60_000_000
+_LEAP_BURST: Final = 10  # starts that arrive late, one after the other
 
 Change = tuple[str, str, bytes | None]  # kind, key, value
 
@@ -42,6 +55,9 @@ class OriginReplica:
         self.floor = floor
         self.bytes = _RECORD_BYTES
         self.changed_us = now_us
+        self.leaps_free_us = 0  # rate limiter: each leap of the incarnation moves it on
+        self._offered_us = 0  # when a leap was last offered, and
+        self._offered_since_us = 0  # since when, without a long pause
         self.hash = version_hash(origin, origin_version)
         self.values: dict[str, dict[str, bytes]] = {}
         self._records: dict[tuple[str, str], StateRecord] = {}
@@ -62,9 +78,27 @@ class OriginReplica:
     def __len__(self) -> int:
         return len(self._records) - len(self._buried_at_us)
 
+    def is_plausible(self, incarnation: int, now_us: int) -> bool:
+        """Whether the origin may have started anew with that incarnation."""
+        rise = incarnation - self.incarnation
+        if rise <= MAX_RISE:
+            return True
+        if now_us - self._offered_us > _OFFERED_US:
+            self._offered_since_us = now_us
+        self._offered_us = now_us
+        is_free = now_us >= self.leaps_free_us - _LEAP_US * (_LEAP_BURST - 1)
+        return is_free and rise <= MAX_LEAP + now_us - self._offered_since_us
+
+    def leaps_free_after(self, incarnation: int, now_us: int) -> int:
+        """`leaps_free_us` once the origin has that incarnation."""
+        if incarnation - self.incarnation <= MAX_RISE:
+            return self.leaps_free_us
+        return max(self.leaps_free_us, now_us) + _LEAP_US
+
     def advance_to(self, stamp: OriginVersion, now_us: int) -> None:
         """Advance to a later version, after all records up to it were set."""
         assert stamp > self.origin_version
+        self.leaps_free_us = self.leaps_free_after(stamp[0], now_us)
         self.origin_version = stamp
         self.incarnation, self.version = stamp
         self.changed_us = now_us
@@ -240,6 +274,13 @@ class ReplicaSet:
         """Whether `origin_version` is not newer than the expired version of `origin`."""
         return stamp <= self.expired.get(origin, NOTHING)
 
+    def is_plausible(self, origin: str, incarnation: int, now_us: int) -> bool:
+        """Whether `incarnation` can be that of `origin`, as far as it is known here."""
+        replica = self.by_origin.get(origin)
+        if replica is None:
+            return incarnation <= MAX_FIRST_INCARNATION
+        return replica.is_plausible(incarnation, now_us)
+
     def held_version(self, message: StateDelta) -> int:
         """Version held of the message's origin and incarnation; 0 if none."""
         replica = self.by_origin.get(message.origin)
@@ -302,6 +343,8 @@ class ReplicaSet:
             if not self._has_room(len(replica), replica.bytes, bytes_before):
                 return None
             changes = replica.changes_from(before)
+            if before is not None:
+                replica.leaps_free_us = before.leaps_free_after(message.incarnation, now_us)
             self.by_origin[origin] = replica
         self._limit_tombstones(replica, now_us)
         self.digest ^= hash_before ^ replica.hash

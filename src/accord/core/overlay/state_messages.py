@@ -11,6 +11,8 @@ import msgspec
 
 # Exact as a double in every language, with room above it in every encoding.
 MAX_STAMP: Final = 2**53
+# Of an origin not known before: leaves it room to go beyond what others claimed in its name.
+MAX_FIRST_INCARNATION: Final = MAX_STAMP // 2
 MAX_NAME: Final = 256
 MAX_KIND: Final = 64
 MAX_KEY: Final = 1_024

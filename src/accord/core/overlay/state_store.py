@@ -213,6 +213,11 @@ class StateStore:
         self._anti_entropy.link_down(neighbour)
         self._is_due_known = False
 
+    def set_adjacent(self, neighbour: str, *, is_adjacent: bool) -> None:
+        """Whether the link is in use: then the neighbour's records are accepted over it alone."""
+        self._anti_entropy.set_adjacent(neighbour, is_adjacent=is_adjacent)
+        self._is_due_known = False
+
     def expire(self, origin: str) -> None:
         """Expire the records of an unreachable origin until a newer version or a recall."""
         if origin == self.name:
@@ -253,9 +258,7 @@ class StateStore:
 
     def _find_due_us(self) -> int | None:
         due_us = self._anti_entropy.next_due_us(self._now_us)
-        due_us = earlier(
-            due_us, self._anti_entropy.name_conflicts.next_due_us(self._own.origin_version)
-        )
+        due_us = earlier(due_us, self._anti_entropy.name_conflicts.next_due_us())
         if self._replicas.purge_due_us >= 0:
             due_us = earlier(due_us, self._replicas.purge_due_us)
         if self._own_base >= 0:
