@@ -171,9 +171,11 @@ def test_a_mistake(mistakes: Mistakes, command: str, words: str) -> None:
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with start_accord(extra=["--pipeline"]) as node:
-        mistakes = Mistakes(tmp_path, mqtt=node.port, http=0)
-        while "Java" not in (said := mistakes.make(f"query a --url mqtt://{HOST}:{{mqtt}}")):
+    http = free_port()
+    with start_accord(extra=["--pipeline", "--http", f"{HOST}:{http}"]) as node:
+        wait_for(http)
+        mistakes = Mistakes(tmp_path, mqtt=node.port, http=http)
+        while "Java" not in (said := mistakes.make(f"report --url http://{HOST}:{{http}}")):
             assert "starting" in said
         assert "Spark needs Java 17 or 21, but JAVA_HOME is" in said
         assert "install one" in said

@@ -64,6 +64,7 @@ class NodeService:
         timeout_s: float,
     ) -> None:
         self.node = node
+        self._problem = ""  # of the pipeline
         self._probe = HealthProbe(archive, journal, node)
         self._archive = archive
         self._send = send
@@ -98,6 +99,7 @@ class NodeService:
 
     def tick(self, health: Health) -> None:
         """Stop what takes too long, and report `health` with what is the node's own."""
+        self._problem = health.problem
         self._scheduler.expire()
         self._send(self.health(health))
 
@@ -173,7 +175,7 @@ class NodeService:
         if asked.since_ms >= asked.until_ms:
             raise InvalidQueryError("expected it before until", place="since")
         if self._spark is None:
-            raise InvalidQueryError("Spark, which makes reports, is not up: see accord status")
+            raise InvalidQueryError(self._problem or "reports need Spark, which is starting")
         report = self._spark.report(asked, self.node, self._watched)
         return ReportReply(id=job.id, body=encode_report(report))
 
