@@ -325,7 +325,7 @@ def test_what_can_not_be_put_away_does_not_keep_the_node_from_closing(
 
             monkeypatch.setattr(node.durability, "close", noted)
             node.broker.context.ledger.add(-(2**63), 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
-            node.broker.context.ledger.add(2**63, 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
+            node.broker.context.ledger.add(2**64, 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
 
     asyncio.run(scene())
     assert closed == [True]

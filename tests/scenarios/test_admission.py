@@ -214,7 +214,7 @@ link_bandwidth = "100 kbit/s"
         assert "node denver lacks bandwidth of link boston: 144 kbit/s asked" in shown
         asked = boston.accord("admission", "check", "uav/image")
         assert asked.exit_code == 1
-        assert "would be refused: node denver lacks bandwidth of link boston" in asked.output
+        assert "No: node denver lacks bandwidth of link boston" in asked.output
         status = json.loads(boston.accord("admission", "--json").stdout)
         assert status["decided"]["refused"] >= 1
         reader.unsubscribe("uav/position")

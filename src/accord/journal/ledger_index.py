@@ -12,7 +12,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from accord.journal.ledger_records import LedgerQuery, LedgerRecord, LedgerSearch, decode_ledger
+from accord.journal.ledger_records import (
+    LedgerQuery,
+    LedgerRecord,
+    LedgerSearch,
+    decode_ledger,
+    is_before,
+)
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 
@@ -78,7 +84,7 @@ def search_places(reader: Reader, places: tuple[RecordPlace, ...], search: Ledge
 
 def _is_older(place: RecordPlace, wanted: LedgerQuery) -> bool:
     """Whether neither this record nor an older one can match."""
-    if wanted.number is not None and place.newest < wanted.number:
+    if is_before(place.newest, wanted.number):
         return True
     return wanted.since_ms is not None and place.taken_ms < wanted.since_ms
 

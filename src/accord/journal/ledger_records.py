@@ -187,6 +187,14 @@ class LedgerResult(msgspec.Struct, frozen=True, kw_only=True):
     unusable: int = 0
 
 
+def is_before(newest: int, number: int | None) -> bool:
+    """Whether all was recorded before event `number`, by the highest number recorded until then.
+
+    After a start it is 0 until there is an event: that tells nothing of what is older.
+    """
+    return number is not None and 0 < newest < number
+
+
 class LedgerSearch:
     """One search over records from any source, given newest first."""
 
@@ -215,7 +223,7 @@ class LedgerSearch:
     def scan(self, record: LedgerRecord) -> None:
         wanted = self.query
         self.reached(record.taken_ms)
-        if wanted.number is not None and record.newest < wanted.number:
+        if is_before(record.newest, wanted.number):
             self.is_over = True
         if wanted.since_ms is not None and record.taken_ms < wanted.since_ms:
             self.is_over = True
