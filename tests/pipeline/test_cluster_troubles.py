@@ -23,7 +23,7 @@ def test_a_connect_server_that_comes_and_goes(
     port = free_port()
     pipeline.send(start(world, tmp_path, f"sc://127.0.0.1:{port}/;user_id=secret"))
     pipeline.wait_for(lambda health: "can't be reached (Connection refused)" in health.problem)
-    assert pipeline.health.state == "starting"
+    assert pipeline.health.state == "partial"
     assert "accord spark connect" in pipeline.health.problem
     assert "secret" not in pipeline.health.problem
     with SparkConnect(tmp_path / "cluster", memory_mb=2 * EXECUTOR_MB, port=port) as cluster:
@@ -44,7 +44,7 @@ def test_workers_that_are_too_small(pipeline: Pipeline, world: World, tmp_path: 
         pipeline.wait_for(lambda health: "no worker" in health.problem)
         assert "has 1,024 MB and 1 core free" in pipeline.health.problem
         assert "300 MB" in pipeline.health.problem
-        assert pipeline.health.state == "starting"
+        assert pipeline.health.state == "partial"
         assert pipeline.end()[0] == 0
 
 
@@ -58,5 +58,5 @@ def test_an_archive_that_is_not_shared(pipeline: Pipeline, world: World, tmp_pat
         pipeline.send(message)
         pipeline.wait_for(lambda health: "does not see the archive" in health.problem)
         assert elsewhere in pipeline.health.problem
-        assert pipeline.health.state == "starting"
+        assert pipeline.health.state == "partial"
         assert pipeline.end()[0] == 0

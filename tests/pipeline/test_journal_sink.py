@@ -170,7 +170,7 @@ def test_a_large_gap_takes_no_time_and_no_memory(
         def read(self, offset: int, **_limits: int | None) -> Iterator[ReadResult]:
             yield Retired(offset, far)
 
-    monkeypatch.setattr(journal_sink, "open_journal", Far)
+    monkeypatch.setattr(journal_sink, "open_journal", lambda place, _node: Far(place))
     done = write_slice(slice_job(tmp_path, 0, far))
     assert (done.lost, done.files) == (far, [])
     archive = archive_of(tmp_path)
