@@ -43,7 +43,7 @@ _COMMANDS: Final = {
     "quality": "Show negotiated quality: profiles, expectations, their states and why.",
     "admission": "Show advertised filters, reserved and free resources, refusals.",
     "demo": "Run a demonstration with nodes of its own.",
-    "pipeline": "Archive the journals of many nodes, and answer their queries.",
+    "pipeline": "Archive the journals of many nodes and answer their queries.",
     "spark": "Start servers of a Spark cluster: master, worker, Spark Connect.",
     "user": "Prepare entries for users in accord.toml.",
     "predicate": "Try predicates: explain, match, compare them.",

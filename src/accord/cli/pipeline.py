@@ -29,7 +29,7 @@ def pipeline(
         "URL", "Where Spark runs: spark://…, sc://…; default: in this process."
     ),
 ) -> None:
-    """Archive the journals of many nodes and answer their queries, until Ctrl-C or SIGTERM.
+    """Archive the journals of many nodes and answer their queries.
 
     The nodes are those under [pipeline.nodes]; each has site = true under [pipeline].
     """
