@@ -105,7 +105,7 @@ def test_without_the_right_to_statistics_pages_say_so(visitor: Visitor) -> None:
 def test_after_logout_nothing_is_shown(site: Site, visitor: Visitor) -> None:
     page = visitor.open("/")
     log_in(page, "ann")
-    expect(page.locator("h1")).to_contain_text("in time")
+    expect(page.locator("h1")).to_contain_text("delivered")
     (cookie,) = visitor.context.cookies()
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Password")).to_be_visible()
