@@ -50,7 +50,7 @@ COMMANDS = {
     "channel ls": ("channel template requires", "defined at", "uav/#", "within 200 ms, 2 paths"),
     "channel show uav/#": ("requires within 200 ms, 2 paths",),
     "admission": ("filter rate count own", "node resource", "client filter", "see above"),
-    "admission check stock --where 'price > 2'": ("at least at most", "Yes: nothing is known that limits it"),
+    "admission check stock --where 'price > 2'": ("at least at most", "Yes: nothing"),
     "policy list": ("policy precedence applies to", "gives", "on patrol/#"),
     "policy show": ('name = "Report"',),
     "policy limit": ("none",),

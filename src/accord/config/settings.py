@@ -209,7 +209,7 @@ class PoliciesSettings(Struct, frozen=True, kw_only=True):
 class PipelineSettings(Struct, frozen=True, kw_only=True):
     """The data pipeline: Spark beside the node, which archives kept events and answers queries.
 
-    It needs `pip install 'accord[pipeline]'` and Java 17 or 21.
+    It needs `pip install 'accord[pipeline]'`, and Java 17 or 21 for all but queries.
     """
 
     enabled: Annotated[bool, Meta(description="Whether the pipeline is started with the node.")] = (
