@@ -27,6 +27,7 @@ HASHED: Final = (  # the password is "secret"
 CONFIG: Final = f"""
 limits.packet_bytes = "1 MB"
 net.listen = "{HOST}:{{link}}"
+net.key_file = "{{key}}"
 users.root.password = "{HASHED}"
 users.ann.password = "{HASHED}"
 users.ann.may = {{{{ publish = ["uav/#"], subscribe = ["uav/#"] }}}}
@@ -153,7 +154,10 @@ def mistakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mistakes]:
     (folder / "newer" / "journal").mkdir(parents=True)
     segment = folder / "newer" / "journal" / "0000000000000000.seg"
     segment.write_bytes(header + crc32(header).to_bytes(4, "little"))
-    http, config = free_port(), CONFIG.format(link=free_port())
+    key = folder / "net.key"
+    key.write_text(32 * "5a")
+    key.chmod(0o600)
+    http, config = free_port(), CONFIG.format(link=free_port(), key=key)
     extra = ["--http", f"{HOST}:{http}"]
     with start_accord(folder / "data", config, extra) as node:
         wait_for(http)
