@@ -100,7 +100,7 @@ def test_the_configured_pipeline_reaches_the_node() -> None:
     settings = PipelineSettings(spark=spark, archive="b", retain_s=60)
     options = node_settings(Config(keep=(keep,), pipeline=settings), has_demo=True).pipeline
     assert options is not None
-    assert (options.spark, options.archive, options.retain_ms) == ("yarn", Path("b"), 60_000)
+    assert (options.spark, options.archive, options.retain_ms) == ("yarn", "b", 60_000)
     assert options.spark_settings == {"spark.executor.cores": "2"}
     assert options.declared == {"x": "float"}
 

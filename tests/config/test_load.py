@@ -7,11 +7,13 @@ import pytest
 from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
+from accord.config.node import node_settings
 from accord.config.settings import AnonymousSettings, KeepSettings, ListenSettings, PipelineSettings
 from accord.core.queries.spark_settings import SparkSettings
 from accord.core.router.rights import EVERYTHING, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
 from accord.runtime.addresses import SocketAddress
+from accord.runtime.pipeline import archive_place
 from accord.runtime.users import User
 
 HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("secret")
@@ -435,3 +437,15 @@ def test_where_spark_can_not_run_is_told_with_the_option() -> None:
 def test_the_same_attribute_may_be_declared_again() -> None:
     config = parse(f"{KEEP} = {{ x = 'float' }}\n{KEEP} = {{ x = 'float', y = 'boolean' }}")
     assert config.declared == {"x": "float", "y": "boolean"}
+
+
+@pytest.mark.parametrize(
+    ("archive", "place"), [("s3://bucket/a", "s3://bucket/a"), ("/x/../y", "/y")]
+)
+def test_an_archive_is_a_folder_or_a_place_on_an_object_store(
+    tmp_path: Path, archive: str, place: str
+) -> None:
+    (tmp_path / "accord.toml").write_text(f'pipeline.archive = "{archive}"\n')
+    options = node_settings(load(tmp_path / "accord.toml")).pipeline
+    assert options is not None
+    assert archive_place(options.archive) == place

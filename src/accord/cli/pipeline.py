@@ -58,16 +58,15 @@ def pipeline(
 
 def _start(config: Config) -> StartPipeline:
     from accord.core.queries.messages import StartPipeline
-    from accord.runtime.pipeline import ARCHIVE, WORK
+    from accord.runtime.pipeline import ARCHIVE, WORK, archive_place
 
     data, settings = config.node.directory, config.pipeline
     if data is None:
         raise InputError("node.data", "expected a directory for the archive (or --data)")
-    archive = Path(settings.archive) if settings.archive else data / ARCHIVE
     return StartPipeline(
         node="site",
         journal="",
-        archive=str(archive.resolve()),
+        archive=archive_place(settings.archive or data / ARCHIVE),
         work=str((data / WORK).resolve()),
         spark=settings.spark.master,
         spark_settings=settings.spark.settings,

@@ -62,7 +62,7 @@ def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
     return PipelineOptions(
         spark=settings.spark.master,
         spark_settings=settings.spark.settings,
-        archive=Path(settings.archive) if settings.archive else None,
+        archive=settings.archive,
         interval_ms=settings.interval_ms,
         retain_ms=retain_s * 1_000 or None,
         large_bytes=settings.large_bytes,

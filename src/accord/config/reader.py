@@ -51,6 +51,7 @@ class SettingsReader:
         self._directory = directory
         self._readers: dict[str, Callable[[object, Path], object]] = {
             "path": self._read_path,
+            "place": self._read_place,
             "addresses": self._read_addresses,
             "link addresses": self._read_link_addresses,
             "proxy": self._read_proxy,
@@ -181,6 +182,11 @@ class SettingsReader:
             self._report(path, f"expected the path of a file or folder, got {shown(value)}")
             return ""
         return join(self._directory, value) if value else ""
+
+    def _read_place(self, value: object, path: Path) -> object:
+        """A path, or the URI of a place on an object store."""
+        is_uri = isinstance(value, str) and "://" in value
+        return value if is_uri else self._read_path(value, path)
 
     def _read_addresses(self, value: object, path: Path) -> tuple[SocketAddress, ...]:
         return self._read_each_address(value, path, parse_address, 'HOST:PORT or "" for nowhere')

@@ -244,9 +244,9 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     archive: Annotated[
         str,
         Meta(
-            description="Directory of the archive; a cluster must see it under the same path. "
-            "Default: `archive` in the data directory.",
-            extra={"kind": "path"},
+            description="Directory of the archive; a cluster must see it under the same path. Or "
+            "`s3://BUCKET/PATH`. Default: `archive` in the data directory.",
+            extra={"kind": "place"},
         ),
     ] = ""
     interval_ms: Annotated[

@@ -84,7 +84,7 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
 
     spark: str = ""
     spark_settings: dict[str, str] = {}
-    archive: Path | None = None  # None: beside the journal
+    archive: str = ""  # a directory, or a URI; empty: beside the journal
     interval_ms: int = 500
     retain_ms: int | None = None
     large_bytes: int = 1 << 20
@@ -207,9 +207,9 @@ class Pipeline:
         self.lack = why  # why it can't run until the operator acts; "" if it can
         self.health = Health(state=OFF, problem=why) if why else Health()
         self.site = Site() if self.is_enabled and self.options.is_site else None
-        self.archive = self.options.archive or (None if data is None else data / ARCHIVE)
+        self.archive = self.options.archive or ("" if data is None else str(data / ARCHIVE))
         if self.options.is_site:
-            self.archive = None  # the site's is no concern of the node
+            self.archive = ""  # the site's is no concern of the node
         self._node = node
         self._data = data
         self._on_measured = on_measured
@@ -377,7 +377,7 @@ class Pipeline:
         last_end, last_end_ms, last_output = self._last_end
         return PipelineStatus(
             **fields,
-            archive="" if self.archive is None else str(self.archive),
+            archive=self.archive,
             waiting=len(self._pending),
             last_end=last_end,
             last_end_ms=last_end_ms,
@@ -666,12 +666,11 @@ class Pipeline:
 
     def _start_message(self) -> StartPipeline:
         assert self._data is not None
-        assert self.archive is not None
         options = self.options
         return StartPipeline(
             node=self._node,
             journal=str((self._data / EVENTS).resolve()),
-            archive=str(self.archive.resolve()),
+            archive=archive_place(self.archive),
             work=str((self._data / WORK).resolve()),
             spark=options.spark,
             spark_settings=options.spark_settings,
@@ -682,6 +681,11 @@ class Pipeline:
             timeout_s=options.timeout_s,
             declared=options.declared,
         )
+
+
+def archive_place(archive: Path | str) -> str:
+    """Where the archive is: on an object store by its URI, in a directory by its absolute path."""
+    return str(archive) if "://" in str(archive) else str(Path(archive).resolve())
 
 
 def _stopping() -> PipelineError:
